@@ -29,7 +29,6 @@ _LOOKED = 4096
 _PARTS, _LEAST, _SHARE = 256, 4, 0.1
 #: Wrong results that conditions on many parts are tried on, and the share of these that they must give.
 _FEW, _MANY = 32, 0.9
-
 #: Draws of so many parts that a rule is learnt of, if none holds of all; and the share that it must hold of.
 _DRAWS, _SOME, _MOST = 8, 8, 0.6
 
@@ -81,19 +80,21 @@ def of_parts(
 
 def _of_many(question: Question, places: Array, edits: Sequence[Change]) -> Iterator[tuple[Change, Rule]]:
     """Yield edits of so many parts that no result shows one alone, with conditions that give most results."""
-    few, known = question.sample(places, places[:0]), dict[str, list[tuple[Condition, Mask]]]()
+    known = dict[str, tuple[list[Condition], Array, Batch]]()
     for edit in (edit for edit in edits if edit.value.of_many):
         parts = edit.value.parts
         if parts.name not in known:
-            features = parts.features(few.places)
-            known[parts.name] = [
-                (one, one.where(feature.values).reshape(-1, parts.count))
-                for feature in features
-                for one in _conditions(feature)
-            ]
-        for one, where in known[parts.name]:
-            if (question.answer(few, (edit.value.of(where),)) == few.got).mean() >= _MANY:
-                yield edit, Rule(((one,),))
+            features = parts.features(places)
+            tried = [(one, feature.values) for feature in features for one in _conditions(feature)]
+            masks = np.stack([one.where(values).reshape(-1, parts.count) for one, values in tried])
+            copies = parts.rows(np.tile(places[:_LEAST], len(tried)))
+            known[parts.name] = [one for one, _ in tried], masks, copies
+        conditions, masks, copies = known[parts.name]
+        made = question.answer(copies, (edit.value.of(masks[:, :_LEAST].reshape(-1, parts.count)),))
+        for number in np.flatnonzero((made == copies.got).reshape(len(conditions), -1).all(1)):
+            few = parts.rows(places)
+            if (question.answer(few, (edit.value.of(masks[number]),)) == few.got).mean() >= _MANY:
+                yield edit, Rule(((conditions[number],),))
 
 
 def _conditions(feature: Feature) -> Iterator[Condition]:
@@ -143,10 +144,12 @@ class _Told:
         inside, others = np.concatenate(of), np.concatenate(outside)
         every = np.flatnonzero(inside)
         found = learn(joined, inside, others, spent)
-        for _ in range(_DRAWS if found is None and every.size >= 2 * _SOME else 0):
+        if found is not None or every.size < 2 * _SOME:
+            return found
+        for _ in range(_DRAWS):
             some = np.zeros(inside.size, bool)
             some[drawn.permutation(every)[:_SOME]] = True
             found = learn(joined, some, others, spent)
             if found is not None and found.where(joined)[every].mean() >= _MOST:
                 return found
-        return found
+        return None

@@ -11,19 +11,20 @@ import numpy as np
 
 from lowprec.arrays.convert import encode
 from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.dot_operands import Given, in_blocks
-from lowprec.verify.questions.features import Feature, exponents, has_fields, of_codes
-from lowprec.verify.questions.parts import PartEdit, ResultParts, Rows
+from lowprec.verify.questions.features import Feature, exponents, has_fields, of_codes, of_values
+from lowprec.verify.questions.parts import PartEdit, ResultParts, Rows, part_edit
 from lowprec.verify.questions.question import Array, Batch, Change
-from lowprec.verify.questions.stages import OF_A_STEP
+from lowprec.verify.questions.stages import OF_A_STEP, fault
 from lowprec.verify.questions.step_cuts import LANE, Numbers
 from lowprec.verify.questions.step_faults import step_faults
 from lowprec.verify.questions.step_features import of_each_step, of_step
-from lowprec.verify.questions.step_model import Formats, folded, stepped
+from lowprec.verify.questions.step_model import Formats, folded, has_steps, stepped
 from lowprec.verify.questions.step_trees import is_tree, nodes_of
-from lowprec.verify.questions.sum_edits import of_rounding
+from lowprec.verify.questions.sum_edits import of_rounding, part_edits, part_sizes
 
 __all__ = ["DotParts"]
 
@@ -45,6 +46,14 @@ class DotParts:
         found = functools.partial(_of_terms, how=self.how, operands=self.operands, read=self.read)
         return ResultParts("of products", self.length, self.rows, found)
 
+    @property
+    def blocks(self) -> ResultParts:
+        """The blocks along K of each result, of which each has a scale of x and one of y."""
+        assert self.how.scale is not None, "asked of units with scales"
+        fmt, size = self.how.scale
+        found = functools.partial(_of_blocks, fmt=fmt, size=size)
+        return ResultParts("of blocks", -(-self.length // size), self.rows, found)
+
     def edits_of_steps(self) -> Iterator[Change]:
         """Yield faults of steps, or of a tree's nodes, of which a rule may tell those that have them."""
         how, window = self.how, self.how.accumulator
@@ -62,6 +71,53 @@ class DotParts:
         ):
             if change.field.startswith("stage.") and dict(change.value).keys() <= OF_A_STEP:
                 yield _in_steps(change, steps, functools.partial(of_step, how))
+
+    def edits_of_sums(self) -> Iterator[Change]:
+        """Yield faults of sums of some products, of units that add groups of these before they are scaled."""
+        window = self.how.accumulator
+        if not isinstance(window, Window) or window.scales != "groups":
+            return
+        for size in part_sizes(window.group):
+            found = functools.partial(_of_sums, size=size, group=window.group)
+            sums = ResultParts(f"of sums of {size} products", self.length // size, self.rows, found)
+            for words, change in part_edits(size, window.group):
+                yield part_edit(sums, functools.partial(_in_sums, change, size), words)
+
+
+def _in_sums(change: Callable[[Array], Array], size: int, mask: Array) -> Change:
+    """Return a fault of some sums of so many products."""
+
+    def changed(sums: Array) -> Array:
+        return np.where(mask, change(sums), sums)
+
+    return fault("", 2, group_parts=(size, changed), together=True)
+
+
+def _of_sums(given: Given, size: int, group: int) -> Iterator[Feature]:
+    """Yield features of sums of so many products of rows, one row after the other."""
+    with np.errstate(all="ignore"):
+        products = doubles(given.x) * doubles(given.y)
+        sums = products.reshape(len(products), -1, size).sum(2)
+    number = np.tile(np.arange(sums.shape[1]), len(sums))
+    yield Feature("the number of the sum, counted from 0,", number)
+    if size < group:
+        yield Feature("its number within the group", number % (group // size))
+        yield Feature("the number of the group, counted from 0,", number // (group // size))
+    yield from of_values("the sum", sums.reshape(-1))
+
+
+def _of_blocks(given: Given, fmt: Format, size: int) -> Iterator[Feature]:
+    """Yield features of the blocks of rows, one row after the other."""
+    first = np.arange(0, given.x.shape[1], size)
+    yield Feature("the number of the block, counted from 0,", np.tile(np.arange(first.size), len(given.x)))
+    both = np.zeros(len(given.x) * first.size, np.int64)
+    for name, side, scales in zip("xy", given[:2], given.scales[2:], strict=True):  # type: ignore[index]
+        codes = np.asarray(encode(scales.scales.reshape(-1), fmt)).astype(np.int64)
+        both += codes
+        yield from of_codes(f"the scale of {name}", codes, fmt)
+        zero = np.logical_and.reduceat(doubles(side) == 0, first, axis=1)
+        yield Feature(f"{name} is zero in the whole block", zero.reshape(-1))
+    yield Feature("the sum of the scales' codes", both)
 
 
 def _of_steps(given: Given, how: Accumulation, operands: Formats, read: Formats) -> Iterator[Feature]:
@@ -94,7 +150,7 @@ def _of_terms(given: Given, how: Accumulation, operands: Formats, read: Formats)
     rows, count = x.shape
     lane = np.tile(np.arange(count), rows)
     yield Feature("the lane", lane)
-    for bits in range(1, 4):
+    for bits in range(1, (count - 1).bit_length()):
         yield Feature(f"the lane modulo {1 << bits}", lane & (1 << bits) - 1)
     for name, side, fmt in zip("xy", (x, y), operands, strict=True):
         if fmt is not None and has_fields(fmt) and fmt.width <= 32:
@@ -121,14 +177,14 @@ def _of_terms(given: Given, how: Accumulation, operands: Formats, read: Formats)
     if given.addend is not None:
         minus = np.repeat(np.signbit(doubles(given.addend.reshape(-1))), count)
         yield Feature("the product has the sign of the addend", np.signbit(products) == minus)
-    if folded(how) is how:
+    if folded(how) is how and has_steps(how, operands):
         yield from _of_alignment(given, how, operands, read, (rows, count))
 
 
 def _of_alignment(
     given: Given, how: Accumulation, operands: Formats, read: Formats, shape: tuple[int, int]
 ) -> Iterator[Feature]:
-    """Yield features of terms in their steps: how they are aligned, and signs."""
+    """Yield features of products as terms of their steps: shifts, and signs."""
     found = {name: np.zeros(shape, np.int64) for name in ("shift", "largest", "sign")}
 
     def running(terms: Numbers) -> Numbers:

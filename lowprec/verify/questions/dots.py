@@ -390,8 +390,8 @@ class DotQuestion(Question):
             counts = length, length if is_tree(how) else min(self._step, length)
             known, addend = self._steps_known, self.addend is not None
             parts = DotParts(self._rows, how, operands, self.formats, length, addend)
-            yield from shown_edits(self, self._rows, whole, how, operands, counts, known, parts.products)
-            yield from parts.edits_of_steps() if known else ()
+            yield from shown_edits(self, self._rows, whole, how, operands, counts, known, parts)
+            yield from (*parts.edits_of_steps(), *parts.edits_of_sums()) if known else ()
 
     def narrowed(self, change: Change) -> Iterator[Change]:
         """Yield a fault of one step alone, or of sums of one sign."""

@@ -16,6 +16,7 @@ from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.questions import edits, former, scale_edits
 from lowprec.verify.questions.causes import in_words
 from lowprec.verify.questions.dot_faults import runs_of
+from lowprec.verify.questions.dot_parts import DotParts
 from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.largest_exponent import (
     cut_when_seen,
@@ -25,7 +26,7 @@ from lowprec.verify.questions.largest_exponent import (
     zeros_counted,
 )
 from lowprec.verify.questions.misread import magnitude_as
-from lowprec.verify.questions.parts import ResultParts, part_edit
+from lowprec.verify.questions.parts import part_edit
 from lowprec.verify.questions.product_tables import products_misread
 from lowprec.verify.questions.question import Array, Batch, Change, Question
 from lowprec.verify.questions.stages import fault
@@ -78,7 +79,7 @@ def shown_edits(
     formats: Formats,
     counts: tuple[int, int],
     stepped: bool,
-    products: ResultParts,
+    parts: DotParts,
 ) -> Iterator[Change]:
     """Yield edits of the lanes whose edit contradicts no result: together, each alone, and in runs.
 
@@ -152,9 +153,10 @@ def shown_edits(
             if stage and not (made != plain).any():  # halves of some lanes are not those of all
                 continue
             given = (made == few.got).any()
-            if unit == "lane" and stage != "total":
-                of = functools.partial(_of_products, stage, of_lanes)
-                yield part_edit(products, of, words, of_many=given or words == edits.LEFT_OUT)
+            if stage != "total":
+                of = functools.partial(_of_parts, stage, of_lanes)
+                many = given or words == edits.LEFT_OUT
+                yield part_edit(parts.products if unit == "lane" else parts.blocks, of, words, of_many=many)
             if unit == "block" or count == 1 or given:
                 yield edit(every, words)
             if stage in ("values", "products") and counts[0] > _FEW_LANES and not given:
@@ -199,8 +201,8 @@ def _edit(stage: str, edit: Callable[[Any], Any], lanes: Array, words: str) -> C
     return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)), **together)
 
 
-def _of_products(stage: str, edit: Callable[[Any], Any], mask: Array) -> Change:
-    """Return an edit of single products, by their numbers among all."""
+def _of_parts(stage: str, edit: Callable[[Any], Any], mask: Array) -> Change:
+    """Return an edit of single products, or blocks, by their numbers among all."""
     change = _edit(stage, edit, mask, "")
     if not change.field.startswith("stage."):
         return change

@@ -22,7 +22,6 @@ __all__ = ["OF_A_STEP", "Stages", "fault", "stages_of"]
 #: scales : the scales of the blocks of x and of y. scale_lanes : the lanes that these reach, if not all.
 #: product_mode : the rounding mode of products, and the lanes that have it.
 #: products : significands of products, and the exponents of their last bits, from the factors.
-#: group : sums of groups of products, before their scales, in units of the smallest product.
 #: group_parts : a number of products, and what changes their sums before these are added to those of groups.
 #: scale_products : products of the significands of the scales of x and y, from these.
 #: unscaled : if there, the exponents that are searched for the largest one are without scales.
@@ -70,7 +69,7 @@ def stages_of(changes: Changes) -> Stages | None:
 
 
 #: Stages of which several follow each other.
-_CHAINED = {"scales", "running", "group", "before"}
+_CHAINED = {"scales", "running", "before"}
 
 
 def _one_by_one(first: Callable[..., Any], then: Callable[..., Any], *given: Any) -> Any:

@@ -35,7 +35,7 @@ from lowprec.verify.questions.step_cuts import (
     numbers_of,
 )
 from lowprec.verify.questions.step_ends import Ends
-from lowprec.verify.questions.step_orders import WIDE, as_read, in_order, same
+from lowprec.verify.questions.step_orders import WIDE, as_read, in_order
 from lowprec.verify.questions.step_trees import is_tree
 
 __all__ = ["Formats", "PlainSums", "folded", "has_steps", "stepped"]
@@ -74,7 +74,6 @@ _OF_TERMS = {
     "scale_lanes",
     "product_mode",
     "products",
-    "group",
     "group_parts",
     "scale_products",
     "unscaled",
@@ -248,10 +247,9 @@ def _scaled(
         if "group_parts" in stages:
             size, change = stages["group_parts"]
             parts = change(np.add.reduceat(whole, np.arange(0, whole.shape[1], size), axis=1))
-            totals = np.add.reduceat(parts, first // size, axis=1)
+            sums = np.add.reduceat(parts, first // size, axis=1)
         else:
-            totals = np.add.reduceat(whole, first, axis=1)
-        sums = stages.get("group", same)(totals)
+            sums = np.add.reduceat(whole, first, axis=1)
         last = np.full_like(sums, least)
         some = np.logical_or.reduceat(whole != 0, first, axis=1)
         none = np.zeros_like(last)

@@ -57,7 +57,7 @@ def of_steps(fmt: Format, window: Window | None) -> Iterator[Change]:
     """Yield edits of the sums of steps that are rounded to a format."""
     yield from (*of_shifts(), *of_behind(), *of_rounding(fmt), *of_product_bits())
     if window is not None:
-        yield from (*of_groups(), *of_parts(window.group))
+        yield from of_groups(window.group) if window.scales == "groups" else ()
 
 
 def of_shifts() -> Iterator[Change]:
@@ -196,37 +196,51 @@ def _lanes_shifted(where: Array, change: Callable[[Array], Array]) -> dict[str, 
     return {"above": functools.partial(_shifted, change=change, which=which)}
 
 
-def of_groups() -> Iterator[Change]:
-    """Yield sums of groups of products that have too few bits, in units of the smallest product."""
+def of_groups(group: int) -> Iterator[Change]:
+    """Yield sums of groups of so many products, and of parts of these, that are wrong."""
+    for size in part_sizes(group):
+        for words, change in part_edits(size, group):
+            yield fault(words, 2, group_parts=(size, change))
+
+
+def part_sizes(group: int) -> list[int]:
+    """Return how many products may be added before all of a group are."""
+    return [size for size in (2, 4, 8, 16) if size < group] + [group]
+
+
+def part_edits(size: int, group: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Yield edits of sums of products, in units of the smallest product, in words."""
+    of = "groups" if size == group else f"{size} products"
     for bits in range(6, 14):
         top = 1 << bits - 1
-        wrapped = functools.partial(wrapped_at, top=top)
-        yield fault(f"sums of groups of {bits} bits wrap around", 2, group=wrapped)
+        yield f"sums of {of}, of {bits} bits, wrap around", functools.partial(wrapped_at, top=top)
         for least in (1 - top, -top):
             most = functools.partial(np.clip, a_min=least, a_max=top - 1)
-            words = f"sums of groups saturate at {least} and {top - 1} times the smallest product"
-            yield fault(words, 2, group=most)
-    for bits, sign in itertools.product(range(1, _BEHIND + 1), ("", "negative ", "positive ")):
+            ends = f"saturate at {least} and {top - 1} times the smallest product"
+            yield f"sums of {of}, of {bits} bits, {ends}", most
+        plus = functools.partial(_not_extended, top=top)
+        yield f"sums of {of}, of {bits} bits, {2 * top} too large if they are negative", plus
+    for bits in range(1, _BEHIND + 1):
         lost = "last bit" if bits == 1 else f"last {bits} bits"
-        cut = functools.partial(_group_cut, bits=bits, signs=_SIGNS[sign])
-        yield fault(f"the {lost} of {sign}sums of groups lost", 2, group=cut)
+        for sign, signs in _SIGNS.items():
+            yield (
+                f"the {lost} of {sign}sums of {of} lost",
+                functools.partial(_group_cut, bits=bits, signs=signs),
+            )
+    yield f"sums of {of} left out", np.zeros_like
+    yield f"sums of {of} subtracted", np.negative
 
 
 _SIGNS = {"": (-1, 1), "negative ": (-1,), "positive ": (1,)}
 
 
-def of_parts(group: int) -> Iterator[Change]:
-    """Yield sums of parts of groups of so many products that have too few bits."""
-    for size in (size for size in (2, 4, 8, 16) if size < group):
-        for bits in range(6, 14):
-            top = 1 << bits - 1
-            changes = {"wrap around": functools.partial(wrapped_at, top=top)}
-            for least in (1 - top, -top):
-                said = f"saturate at {least} and {top - 1} times the smallest product"
-                changes[said] = functools.partial(np.clip, a_min=least, a_max=top - 1)
-            for words, change in changes.items():
-                said = f"sums of {size} products, of {bits} bits, {words}"
-                yield fault(said, 2, group_parts=(size, change))
+def _not_extended(sums: Array, top: int) -> Array:
+    return np.where(sums < 0, sums + 2 * top, sums)
+
+
+def _group_cut(sums: Array, bits: int, signs: Sequence[int]) -> Array:
+    cut = np.sign(sums) * (np.abs(sums) >> bits << bits)
+    return np.where(np.isin(np.sign(sums), signs), cut, sums)
 
 
 def of_product_bits() -> Iterator[Change]:
@@ -239,11 +253,6 @@ def of_product_bits() -> Iterator[Change]:
 def _last_kept(terms: Numbers, bits: int) -> Numbers:
     made = np.where(terms.marks & OF_PRODUCTS > 0, terms.significand & (1 << bits) - 1, terms.significand)
     return terms._replace(significand=made)
-
-
-def _group_cut(sums: Array, bits: int, signs: Sequence[int]) -> Array:
-    cut = np.sign(sums) * (np.abs(sums) >> bits << bits)
-    return np.where(np.isin(np.sign(sums), signs), cut, sums)
 
 
 def node_edits(total: Callable[[Any], Any], step: int) -> Iterator[tuple[str, Callable[[Array], Any]]]:
