@@ -169,7 +169,8 @@ def compare(
     got = _dump(outputs, "outputs")
     if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:
         got, to, scales, scale, own_axis, own_scale = got.answer(to)
-        axis, tensor_scale = own_axis if axis is None else axis, tensor_scale or own_scale
+        axis = own_axis if axis is None else axis
+        tensor_scale = own_scale if tensor_scale is None else tensor_scale
     read_as = tuple(dump.read_as for dump in (*dumps, got) if dump.read_as)
     formats = _sources(source, len(dumps))
     for dump in (*dumps, got):
