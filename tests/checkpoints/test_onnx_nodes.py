@@ -16,6 +16,7 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import refusal
+from tests.command import lowprec as command
 from tests.programs import need_package
 
 need_package("onnx")
@@ -348,6 +349,17 @@ def test_a_scale_of_scales_is_no_part_of_mxfp4(tmp_path):
     convert_checkpoint(open_checkpoint(tmp_path / "x.onnx"), made, target("modelopt", "nvfp4"))
     (found,) = _known(made).values()
     assert np.abs(values_of(found) - values).max() <= np.abs(values).max() / 6
+
+
+def test_data_outside_of_a_model_are_replaced_by_no_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _saved(tmp_path / "m.onnx", [], {"w": WEIGHT}, [])
+    onnx.save(onnx.load("m.onnx"), "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    np.save("y.npy", lowprec.encode(WEIGHT, "e4m3fn"))
+    before = (tmp_path / "m.data").read_bytes()
+    result = command("compare", "m.onnx:w", "y.npy", "--to", "e4m3fn", "--html", "m.data")
+    assert (result.exit_code, "would be replaced; name another output" in result.output) == (2, True)
+    assert (tmp_path / "m.data").read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["initializer", "input", "result"])
