@@ -166,6 +166,18 @@ def test_a_tensor_scale_counts_in_formats_without_one(tmp_path, to):
     assert lp.compare(x, f"{tmp_path}/b.safetensors:w", to).mismatches > 400
 
 
+@pytest.mark.parametrize("number", [0, -1.0, float("inf")])
+def test_a_tensor_scale_must_be_one_that_encode_takes(tmp_path, number):
+    """Also where the file has one of its own, and where the format has none."""
+    x = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
+    lp.save(tmp_path / "b.safetensors", {"w": lp.encode(x, "nvfp4")})
+    with pytest.raises(ValueError, match="must be one positive number that float32 holds"):
+        lp.compare(x, f"{tmp_path}/b.safetensors:w", tensor_scale=number)
+    made = lp.encode(x, "mxfp4")
+    with pytest.raises(ValueError, match="is for formats that have one, and 'mxfp4' has none"):
+        lp.compare(x, made.codes, "mxfp4", scales=made.scales, tensor_scale=number)
+
+
 def test_a_weight_whose_scales_are_missing_is_refused(tmp_path):
     _, _, found = _both(tmp_path, "compressed-tensors", "mxfp4")
     changed(found, tmp_path / "b.safetensors", lambda tensors: tensors.pop("m.q.weight_scale"))
