@@ -401,6 +401,14 @@ def test_strings_name_files_of_codes_in_the_format_that_is_asked_for(tmp_path):
     assert lp.compare(files["y.hex"], codes.reshape(-1), "e4m3fn", source="e4m3fn").agrees
 
 
+def test_operands_may_be_codes_of_binary64(tmp_path):
+    x = RNG.standard_normal(16)
+    (tmp_path / "x.hex").write_text(x.astype(">f8").tobytes().hex(" ", 8))
+    np.save(tmp_path / "y.npy", lp.encode(x, "e4m3fn"))
+    run = command(tmp_path / "x.hex", tmp_path / "y.npy", "--to", "e4m3fn", "--from", "binary64")
+    assert (run.exit_code, run.output) == (0, "16 results agree\n")
+
+
 def test_bytes_with_more_bits_than_their_type_are_refused(tmp_path):
     """The upper halves of packed codes were left out without a word."""
     path = tmp_path / "d.bin"

@@ -372,7 +372,8 @@ def _sources(source: Any, count: int) -> list[Format | None]:
     spelled = [source] * count if source is None or isinstance(source, str | Format) else list(source)
     if len(spelled) != count:
         raise ValueError(f"source= names {len(spelled)} formats for {count} operands")
-    return [None if fmt is None else catalog.carrier(fmt) or catalog.format(fmt) for fmt in spelled]
+    kept = (type(None), Format)
+    return [fmt if isinstance(fmt, kept) else catalog.carrier(fmt) or catalog.format(fmt) for fmt in spelled]
 
 
 def _source(dump: Dump, fmt: Format | None) -> Format:
