@@ -78,6 +78,17 @@ def packed_bytes(length: int, fmt: Format) -> int:
     return -(-length // group) * taken if group > 1 else length * fmt.code_bits // 8
 
 
+def packed_shape(shape: tuple[int, ...], fmt: Format, axis: int) -> tuple[int, ...]:
+    """Shape of codes that are packed along an axis.
+
+    >>> from lowprec.spec.catalog import E2M1FN
+    >>> packed_shape((64, 3), E2M1FN, 0)
+    (32, 3)
+    """
+    axis %= len(shape)
+    return *shape[:axis], packed_bytes(shape[axis], fmt), *shape[axis + 1 :]
+
+
 def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None = None) -> Array:
     """Return the codes that `pack` turned into bytes.
 

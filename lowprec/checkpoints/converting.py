@@ -89,7 +89,8 @@ def _scales(weight: Weight, how: Target) -> Given | None:
         if not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:  # flushed, or without an inverse
             return None
         return Given(np.float32(number), functools.partial(scale_codes, weight))
-    if weight.scale == "e8m0fnu" and weight.sizes[-1] == 32 and how.blocks.name == "nvfp4":
+    of_mxfp4 = weight.scale == "e8m0fnu" and weight.sizes == (*sizes[:-1], 32) and weight.tensor is None
+    if of_mxfp4 and how.blocks.name == "nvfp4":
         return _of_powers(weight)
     return None
 

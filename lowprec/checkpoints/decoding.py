@@ -329,11 +329,20 @@ def _turned(weight: Weight, values: Array) -> Array:
 
 
 def block_format_of(weight: Weight, made: bool = False) -> BlockFormat | None:
-    """Return the block format that a weight's codes and scales are in, by the catalog's rule; None of others.
+    """Return the block format that a weight's codes and scales are in; None of others.
 
-    GGUF's NVFP4 is none: there the scale 0x7F is 0. Nested scales of bitsandbytes are none, as an offset is
-    added to them. With `made` that in which codes were made: of both, it is a block format.
+    It is the file's own where the file defines one, else one of the catalog by elements, scales and sizes,
+    with the catalog's rule. GGUF's NVFP4 is none: there the scale 0x7F is 0. Nested scales of bitsandbytes
+    are none, as an offset is added to them. With `made` that in which codes were made: of both, it is a block
+    format. Weights with a scale of the tensor are in none without one, whose values would be others.
     """
+    fmt = _fitting_format(weight, made) if weight.saved is None else weight.saved
+    has_tensor = fmt is not None and fmt.tensor_scale != "none"
+    return fmt if weight.tensor is None or has_tensor else None
+
+
+def _fitting_format(weight: Weight, made: bool) -> BlockFormat | None:
+    """Return the block format that elements, scales and sizes of a weight are those of."""
     odd = weight.scheme.packing == GGUF_NVFP4 or bitsandbytes.is_nested(weight.scheme)
     if weight.scheme.block is None or not weight.sizes or (odd and not made) or weight.zeros is not None:
         return None
@@ -367,6 +376,8 @@ def engine_format(name: str) -> BlockFormat:
 
 def axes_of(weight: Weight, fmt: BlockFormat) -> tuple[int, ...]:
     """Return the axes of the codes that blocks of a format lie along."""
+    if weight.axes:
+        return weight.axes
     last = len(weight.shape) - 1
     if len(fmt.sizes) > 1:
         return last - 1, last

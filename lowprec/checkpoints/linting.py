@@ -12,13 +12,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.convert import decode
+from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import naming
 from lowprec.checkpoints.decoding import (
     PART,
     WIDE,
+    axes_of,
+    block_format_of,
     codes_of,
     offset_values,
     ranges,
@@ -378,7 +380,7 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
         evidence, remedy = f"{wrong:,} values of the source are NaN or infinite", "name a source without"
         return [Finding("source-nan", weight.name, evidence, remedy)]
     as_is = _distance(_values(weight, stop), wanted)
-    if as_is < 0.1:
+    if as_is < 0.1 or as_is < 1.5 * _least_distance(weight, wanted):
         return []
     tried = {
         "swapped-nibbles": "the elements of a pair lie in the wrong halves of the byte: swap the halves",
@@ -396,6 +398,12 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
     evidence = f"the error is {as_is:.3g} of the weight's mean square"
     remedy = "this is another weight, or was damaged; quantise again"
     return [Finding("far-from-source", weight.name, evidence, remedy)]
+
+
+def _least_distance(weight: Weight, wanted: npt.NDArray[np.float64]) -> float:
+    """Return the error that the weight's own block format makes; 0 where it has none."""
+    fmt = block_format_of(weight, made=True)
+    return 0.0 if fmt is None else _distance(encode(wanted, fmt, axis=axes_of(weight, fmt)).values(), wanted)
 
 
 def _values(weight: Weight, stop: int | None, changed: str = "") -> npt.NDArray[np.float64] | None:

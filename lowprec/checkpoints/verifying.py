@@ -41,6 +41,7 @@ from lowprec.checkpoints.weights import OVER, Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec.block import RULES, BlockFormat
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.families import fixed
 
 __all__ = ["Verdict", "verify_checkpoint"]
@@ -253,4 +254,7 @@ def _candidates(weight: Weight) -> dict[str, BlockFormat]:
         rules = [rule for rule in rules if rule.powers != "none"]
     elif weight.scale in ("ue4m3", "binary16"):
         rules = [rule for rule in rules if rule.name == "divide"]
-    return {rule.name: dataclasses.replace(fmt, rule=rule) for rule in rules}
+    own = {} if weight.saved is None else {fmt.rule.name: fmt}
+    if own and (isinstance(fmt.element, Codebook) or isinstance(fmt.scale, Codebook)):  # not for every rule
+        return own
+    return own | {rule.name: dataclasses.replace(fmt, rule=rule) for rule in rules} | own

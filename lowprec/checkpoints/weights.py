@@ -83,6 +83,10 @@ class Weight:
         What the tensor's scale is divided by: of Transformer Engine, which stores the largest magnitude.
     summed : int
         The axis that products sum over, along which blocks lie: -1 or -2.
+    saved : BlockFormat, optional
+        Block format that the file defines, as those of `lowprec.save` do.
+    axes : tuple of int
+        Axes of the blocks of `saved`.
     """
 
     name: str
@@ -100,6 +104,8 @@ class Weight:
     rounded: str = ""
     over: float = 1.0
     summed: int = -1
+    saved: BlockFormat | None = None
+    axes: tuple[int, ...] = ()
 
     @property
     def is_quantized(self) -> bool:
@@ -166,7 +172,8 @@ class Weight:
         sizes, shape = (part[::-1] if turned else part for part in (self.sizes, self.shape))
         if self.scheme.block is None and sizes[:-1] == (1,) * (len(sizes) - 1) and sizes[-1] >= shape[-1]:
             return "channel"
-        return "x".join(map(str, sizes[-2:])) if sizes[-2:-1] != (1,) else str(sizes[-1])
+        first = next((place for place, size in enumerate(sizes) if size > 1), -1)
+        return "x".join(map(str, sizes[first:]))
 
 
 def weights_of(checkpoint: Checkpoint) -> tuple[Weight, ...]:
@@ -262,18 +269,22 @@ def _saved(name: str, fmt: BlockFormat, axes: tuple[int, ...], entries: Mapping[
         block=(1, *blocks)[-2:],  # type: ignore[arg-type]
     )
     grid = grid_of(codes.shape, blocks)
-    problem = None
-    if scales is None or scales.shape != grid:
+    tensor, problem = entries.get(name + SAVED.tensor), None
+    if len(sizes) != len(fmt.sizes) or len(axes) != len(sizes) or max(axes) >= len(codes.shape):
+        what = f"lie along {len(fmt.sizes)} of the {len(codes.shape)} axes, and not along {list(axes)}"
+        problem = "shape", f"{name} is in {fmt.name}, whose blocks {what}"
+    elif scales is None or scales.shape != grid:
         has = "none" if scales is None else str(list(scales.shape))
         problem = "shape", f"scales of {name} must have shape {list(grid)}, and the file has {has}"
     elif not (in_catalog(fmt.element) and in_catalog(fmt.scale)):
         problem = "private-format", f"{name} is in {fmt.name}, whose formats the catalog has not"
     elif not (holds(codes.tag, fmt.element) and holds(scales.tag, fmt.scale)):
         problem = "saved-type", f"{name} is in {fmt.name}, and its tensors are {codes.tag} and {scales.tag}"
-    tensor = entries.get(name + SAVED.tensor)
-    if problem is None and tensor is None and fmt.tensor_scale != "none":
+    elif tensor is None and fmt.tensor_scale != "none":
         problem = "missing-tensor-scale", f"{name} has no tensor_scale beside it"
-    return Weight(name, scheme, codes, scales, tensor, (), codes.shape, blocks, problem)
+    elif tensor is not None and fmt.tensor_scale == "none":
+        problem = "saved-type", f"{name} is in {fmt.name}, which has no tensor scale: {tensor.name}"
+    return Weight(name, scheme, codes, scales, tensor, (), codes.shape, blocks, problem, saved=fmt, axes=axes)
 
 
 def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shlex
 import sys
@@ -297,7 +296,7 @@ def project(
 def deliver(content: str | bytes, output: Path | None = None, *, of: Iterable[str] = ()) -> None:
     """Print what is not for people alone, as it is, or write it to a file.
 
-    Words that name what it was made of, such as mine.toml or x.bin:float32, keep their files.
+    Words that name what it was made of, such as mine.toml, 0.5,x.npy or folder:NAME, keep their files.
     """
     data = content.encode() if isinstance(content, str) else content
     if output is None:
@@ -308,8 +307,7 @@ def deliver(content: str | bytes, output: Path | None = None, *, of: Iterable[st
         stream.flush()
         return
     for word in of if output.is_file() else ():
-        ends = [*(found.start() for found in re.finditer(":", word)), len(word)]
-        if any(os.path.isfile(word[:end]) and output.samefile(word[:end]) for end in ends):
+        if any(_is_of(part, output) for part in (word, *word.split(","))):
             raise click.UsageError(
                 f"{str(output)!r} is the file of {word!r}, and would be replaced; name another output"
             )
@@ -319,6 +317,21 @@ def deliver(content: str | bytes, output: Path | None = None, *, of: Iterable[st
         raise
     except OSError as error:
         raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from None
+
+
+def _is_of(word: str, output: Path) -> bool:
+    """Return whether a word names a file, or a checkpoint in several files of which it is one."""
+    from lowprec.checkpoints.folder import open_checkpoint
+
+    for end in (*(found.start() for found in re.finditer(":", word)), len(word)):
+        path = Path(word[:end])
+        with contextlib.suppress(OSError, ValueError):  # no path, or no checkpoint
+            if path.is_file() and output.samefile(path):
+                return True
+            if (path.is_dir() and end) or path.suffix in (".onnx", ".json"):
+                if open_checkpoint(path).has_file(output):
+                    return True
+    return False
 
 
 def size_of(spelled: str | None) -> tuple[int, int, int]:

@@ -367,7 +367,7 @@ def _ulps(spelled: str | None) -> Any:
 
 
 def _scale(spelled: str | None, operation: str) -> Any:
-    """Return a number, a dump, or a pair of them."""
+    """Return a number, the name of a file, or a pair of them."""
     from lowprec.verify.compare.compare import DOTS
 
     if spelled is None:
@@ -377,11 +377,11 @@ def _scale(spelled: str | None, operation: str) -> Any:
 
 
 def _number(spelled: str | None) -> Any:
-    """Return a number, or the dump of a file."""
+    """Return a number, or the name of a file."""
     try:
         return None if spelled is None else float(spelled)
     except ValueError:
-        return _dump(spelled)
+        return spelled
 
 
 def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
@@ -395,7 +395,6 @@ def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
 
 def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
     from lowprec.verify.compare.compare import compare as compare_arrays
-    from lowprec.verify.dumps.files import open_dump
 
     _refuse(asked, ("size", "length"))
     if len(words) < 2:
@@ -403,7 +402,6 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
             "give the INPUT and the OUTPUT: two files, or more for an operation; or one capture, a .npz file"
         )
     target: Any = None if asked["to"] is None else target_named(asked["to"], asked["define"])
-    element = getattr(target, "element", target)
     sources = None if asked["sources"] is None else asked["sources"].split(",")
     if sources is not None and len(sources) not in (1, len(words) - 1):
         raise click.UsageError(f"--from names {len(sources)} formats for {len(words) - 1} operands")
@@ -411,8 +409,6 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         None if sources is None else format_named(sources[min(i, len(sources) - 1)], operand=True)
         for i in range(len(words) - 1)
     ]
-    operands = [open_dump(word, fmt) for word, fmt in zip(words, known, strict=False)]
-    output = open_dump(words[-1], element, operands[0].shape if asked["operation"] == "convert" else None)
     plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
     how: dict[str, Any] = {}
     if asked["profile"] is not None:
@@ -425,22 +421,22 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         rule = project(asked["rounding"], asked["saturation"], stochastic=asked["random"] is not None)
         how = {"rounding": rule.rounding, "saturation": rule.saturation}
     return compare_arrays(
-        tuple(operands) if asked["operation"] != "convert" else _only(operands),
-        output,
+        words[:-1] if asked["operation"] != "convert" else _only(words[:-1]),
+        words[-1],
         target,
         operation=asked["operation"],
         source=known if sources is not None else None,
         accumulation=None if asked["accumulation"] is None else product_named(asked["accumulation"]),
-        addend=_dump(asked["addend"]),
-        bias=_dump(asked["bias"]),
+        addend=asked["addend"],
+        bias=asked["bias"],
         output_scale=_number(asked["output_scale"]),
         block=asked["block"],
-        scales=_dump(asked["scales"], getattr(target, "scale", None)),
+        scales=asked["scales"],
         axis=asked["axis"],
         tensor_scale=asked["tensor_scale"],
         scale=_scale(asked["scale"], asked["operation"]),
         flags=_flags(asked["flags"]),
-        random=_dump(asked["random"]),
+        random=asked["random"],
         ulps=_ulps(asked["ulps"]),
         rule=asked["rule"],
         **how,
@@ -453,17 +449,10 @@ def _flags(spelled: str | None) -> Any:
         raise click.UsageError(
             "--flags needs a file with the flags of the results, such as --flags flags.npy"
         )
-    return _dump(spelled)
+    return spelled
 
 
-def _dump(spelled: str | None, fmt: Any = None) -> Any:
-    """Return the dump of a file, if one is named."""
-    from lowprec.verify.dumps.files import open_dump
-
-    return None if spelled is None else open_dump(spelled, fmt)
-
-
-def _only(operands: list[Any]) -> Any:
+def _only(operands: tuple[str, ...]) -> str:
     if len(operands) != 1:
         raise click.UsageError(
             f"a conversion has one INPUT and one OUTPUT, not {len(operands) + 1} files; name the --operation "

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,10 @@ from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, target_n
 from lowprec.cli.options import count, flag, json_option, named, seed_option
 from lowprec.cli.terminal import say
 from lowprec.spec.profiles import PROFILES
+
+if TYPE_CHECKING:
+    from lowprec.spec.format import Format
+    from lowprec.verify.dumps.files import Dump
 
 
 @click.command("equal", short_help="Say whether two quantisers give the same bits.")
@@ -63,15 +67,20 @@ def equal(
 
     Exit codes: 0 all bits are equal, 1 some differ, 2 bad input or usage, 3 nothing was compared.
     """  # noqa: D301
+    import numpy as np
+
     from lowprec.verify.compare.equality import equal_quantizers
+    from lowprec.verify.dumps.files import open_dump
 
     try:
         with usage_errors((ValueError, TypeError, OSError, ImportError)):
+            target, given = target_named(to), None if operands is None else np.asarray(open_dump(operands))
+            layout = target, None if given is None else given.shape, options["axis"]
             report = equal_quantizers(
-                _quantizer(first),
-                _quantizer(second),
-                target_named(to),
-                None if operands is None else _array(operands),
+                _quantizer(first, *layout),
+                _quantizer(second, *layout),
+                target,
+                given,
                 why=not no_why,
                 **options,
             )
@@ -87,8 +96,10 @@ def equal(
     sys.exit(AGREE if report.equal else DIFFER if report.differ else NOTHING)
 
 
-def _quantizer(spelled: str) -> Any:
+def _quantizer(spelled: str, to: Any, shape: tuple[int, ...] | None, axis: int | None) -> Any:
     """Return a profile's name, a function, or recorded results."""
+    from lowprec.verify.dumps.files import open_results
+
     words, (module, colon, name) = spelled.split(","), spelled.partition(":")
     if spelled in PROFILES:
         return spelled
@@ -96,7 +107,9 @@ def _quantizer(spelled: str) -> Any:
         sys.path.insert(0, os.getcwd())
     path = Path(words[0].split(":")[0])
     if len(words) > 1 or Path(words[0]).exists() or (path.suffix and not (colon and _is_package(module))):
-        return [_number(word) if place else _array(word) for place, word in enumerate(words)]
+        scale = getattr(to, "scale", None)
+        codes = open_results(words[0], to, shape, axis)
+        return [_whole(codes), *(_scale(word, scale) for word in words[1:])]
     if not colon:
         return spelled
     found: Any = importlib.import_module(module)
@@ -113,15 +126,15 @@ def _is_package(module: str) -> bool:
     return all(map(str.isidentifier, parts)) and importlib.util.find_spec(parts[0]) is not None
 
 
-def _array(spelled: str) -> Any:
+def _scale(spelled: str, fmt: Format | None) -> Any:
+    """Return a number, or the array of a file."""
     from lowprec.verify.dumps.files import open_dump
 
-    dump = open_dump(spelled)
-    return dump.read(0, dump.size).reshape(dump.shape)
-
-
-def _number(spelled: str) -> Any:
     try:
         return float(spelled)
     except ValueError:
-        return _array(spelled)
+        return _whole(open_dump(spelled, fmt))
+
+
+def _whole(dump: Dump) -> Any:
+    return dump.read(0, dump.size).reshape(dump.shape)

@@ -117,8 +117,9 @@ def identify(
                 lines = file.read().splitlines()
         with progress() as watch:
             found = asked(ask, ports, any_nan=nan == "any", rows=lines, watch=watch, **options)
+    given = (recorded, *(formats or ()), output, addend, scale)
+    words = [*(word for word in given if word), *shlex.split(unit or "")]
     if save is not None:
-        words = (recorded or "", *shlex.split(unit or ""))
         deliver("".join(f"{line}\n" for line in found.lines()), save, of=words)
     if as_json:
         deliver(found.as_json() + "\n")
@@ -128,7 +129,8 @@ def identify(
         from lowprec.export.sail import fragment
 
         with usage_errors((ValueError,)):
-            deliver(fragment(replace(found.accumulation, operands=ports.operands)), sail)
+            made = fragment(replace(found.accumulation, operands=ports.operands))
+            deliver(made, sail, of=[*words, str(save or "")])
     sys.exit(FAILED if found.stopped else DIFFER if found.wrong else AGREE)
 
 

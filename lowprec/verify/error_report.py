@@ -19,6 +19,7 @@ def error_report(values: Any, *arguments: Any, **options: Any) -> ErrorReport:
         from lowprec.verify.dumps.files import open_dump
 
         values = open_dump(values)
+        values.check_named()
     return statistics.error_report(values, *arguments, **options)
 
 

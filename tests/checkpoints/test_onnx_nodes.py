@@ -10,12 +10,13 @@ from safetensors.numpy import save_file
 import lowprec
 from lowprec.checkpoints import onnx_reading
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
-from lowprec.checkpoints.decoding import values_of
+from lowprec.checkpoints.decoding import as_blocks, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import refusal
+from tests.command import lowprec as command
 from tests.programs import need_package
 
 need_package("onnx")
@@ -324,6 +325,41 @@ def test_graphs_inside_of_nodes_read_what_they_did(tmp_path):
     convert_checkpoint(made, tmp_path / "q.onnx", MXFP4)
     (out,) = _run(tmp_path / "q.onnx", k=np.True_)
     assert np.array_equal(out, values_of(_known(tmp_path / "q.onnx")["w"]) * np.float32(0.5))
+
+
+def test_a_scale_of_scales_is_no_part_of_mxfp4(tmp_path):
+    """It counts when the weight is compared or becomes NVFP4, and no BlockArray of MXFP4 has it."""
+    blocks = lowprec.encode(WEIGHT, "mxfp4")
+    parts = {"q": (TensorProto.FLOAT4E2M1, blocks.codes.shape, blocks.packed()),
+             "s": (TensorProto.FLOAT8E8M0, blocks.scales.shape, blocks.scales)}  # fmt: skip
+    arrays = {
+        name: TensorProto(name=name, data_type=kind, dims=shape, raw_data=data.tobytes())
+        for name, (kind, shape, data) in parts.items()
+    }
+    nodes = [_node("DequantizeLinear", "s s2", "sf"),
+             _node("DequantizeLinear", "q sf", "w", axis=1, block_size=32)]  # fmt: skip
+    _saved(tmp_path / "x.onnx", nodes, {**arrays, "s2": np.float32(2.0**-20)}, _ends(w=(32, 32)))
+    weight = _known(tmp_path / "x.onnx")["w"]
+    values = blocks.values() * np.float32(2.0**-20)
+    assert np.array_equal(values_of(weight), values)
+    with refusal("is in no block format"):
+        as_blocks(weight)
+    assert not lowprec.compare(WEIGHT, f"{tmp_path}/x.onnx:w", "mxfp4", why=False).agrees
+    made = tmp_path / "n.safetensors"
+    convert_checkpoint(open_checkpoint(tmp_path / "x.onnx"), made, target("modelopt", "nvfp4"))
+    (found,) = _known(made).values()
+    assert np.abs(values_of(found) - values).max() <= np.abs(values).max() / 6
+
+
+def test_data_outside_of_a_model_are_replaced_by_no_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _saved(tmp_path / "m.onnx", [], {"w": WEIGHT}, [])
+    onnx.save(onnx.load("m.onnx"), "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    np.save("y.npy", lowprec.encode(WEIGHT, "e4m3fn"))
+    before = (tmp_path / "m.data").read_bytes()
+    result = command("compare", "m.onnx:w", "y.npy", "--to", "e4m3fn", "--html", "m.data")
+    assert (result.exit_code, "would be replaced; name another output" in result.output) == (2, True)
+    assert (tmp_path / "m.data").read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["initializer", "input", "result"])

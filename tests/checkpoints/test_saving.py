@@ -16,11 +16,14 @@ from safetensors.numpy import load_file, save_file
 import lowprec as lp
 from lowprec.checkpoints import container, saved, saving
 from lowprec.checkpoints.container import open_file, tag_of
-from lowprec.checkpoints.converting import dequantize_checkpoint
-from lowprec.checkpoints.decoding import values_of
+from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
+from lowprec.checkpoints.decoding import as_blocks, values_of
 from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.inspecting import inspect
 from lowprec.checkpoints.linting import lint
+from lowprec.checkpoints.quantizing import target
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
+from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.spec import catalog
 from tests.checkpoints.files import changed, refusal
@@ -350,6 +353,68 @@ def test_checkpoint_commands_know_saved_blocks(tmp_path, name):
     plain = lp.load(tmp_path / "y.safetensors")
     assert set(plain) == {"layer.weight", "b"}
     np.testing.assert_array_equal(plain["layer.weight"], blocks.values())
+
+
+def _own(name, **changes):
+    return dataclasses.replace(lp.block_formats[name], name="mine", **changes)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "axis", "spelled"),
+    [
+        ("mxint8", 1, "32"),
+        ("bfp2", 0, "16x1"),
+        ("mxfp4", 0, "32x1"),
+        (_own("mxfp4", size=16, rule="project"), 1, "16"),
+        (_own("nvfp4", size=32), 1, "32"),
+        (_own("nvfp4", size=32, scale="e8m0fnu"), 0, "32x1"),
+        (_own("nvfp4", size=(2, 32), element="e4m3fn"), (0, 1), "2x32"),
+    ],
+)
+def test_checkpoint_commands_take_the_format_and_axes_of_the_file(tmp_path, fmt, axis, spelled):
+    """Whatever the catalog has for elements and blocks of this kind."""
+    has_tensor = not isinstance(fmt, str) and fmt.tensor_scale != "none"
+    blocks = lp.encode(VALUES, fmt, axis=axis, tensor_scale=2.0**-9 if has_tensor else None)
+    lp.save(tmp_path / "x.safetensors", {"w": blocks})
+    lp.save(tmp_path / "s.safetensors", {"w": VALUES})
+    found, source = (open_checkpoint(tmp_path / f"{name}.safetensors") for name in "xs")
+    (weight,) = weights_of(found)
+    assert_same(as_blocks(weight), blocks)
+    assert inspect(found).as_json()["weights"][0]["block"] == spelled
+    (verdict,) = verify_checkpoint(found, source)
+    assert (verdict.rule, verdict.codes_differ) == (blocks.format.rule.name, 0)
+    assert lint(found, source) == ()
+
+
+def test_blocks_along_the_first_of_three_axes_are_spelled_so(tmp_path):
+    lp.save(tmp_path / "x.safetensors", {"w": lp.encode(VALUES.reshape(64, 4, 8), "mxfp4", axis=0)})
+    (weight,) = weights_of(open_checkpoint(tmp_path / "x.safetensors"))
+    assert weight.blocks == "32x1x1"
+
+
+@pytest.mark.parametrize("size", [32, (2, 32)])
+def test_blocks_with_a_scale_of_the_tensor_are_no_mxfp4(tmp_path, size):
+    """What becomes NVFP4 keeps the tensor's scale, and tiles are quantised anew."""
+    tensor = "none" if size != 32 else "divide"
+    fmt = _own("nvfp4", scale="e8m0fnu", size=size, tensor_scale=tensor)
+    blocks = lp.encode(VALUES, fmt, tensor_scale=2.0**-20 if size == 32 else None)
+    lp.save(tmp_path / "x.safetensors", {"w": blocks})
+    made = tmp_path / "n.safetensors"
+    convert_checkpoint(open_checkpoint(tmp_path / "x.safetensors"), made, target("modelopt", "nvfp4"))
+    (weight,) = weights_of(open_checkpoint(made))
+    assert np.abs(values_of(weight) - blocks.values()).max() <= np.abs(blocks.values()).max() / 6
+
+
+@pytest.mark.parametrize("axes", [[2], [0, 1], []])
+def test_axes_that_a_saved_array_has_not_are_named(tmp_path, axes):
+    lp.save(tmp_path / "x.safetensors", {"w": lp.encode(VALUES, "mxfp4")})
+    found = open_checkpoint(tmp_path / "x.safetensors")
+    said = json.loads(found.metadata["lowprec"])
+    said["blocks"]["w"]["axes"] = axes
+    made = changed(found, tmp_path / "y.safetensors", lambda tensors: None, {"lowprec": json.dumps(said)})
+    (finding,) = lint(made)
+    assert finding.rule == "shape"
+    assert finding.evidence == f"w is in mxfp4, whose blocks lie along 1 of the 2 axes, and not along {axes}"
 
 
 @pytest.mark.parametrize(

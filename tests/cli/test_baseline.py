@@ -145,6 +145,73 @@ def test_a_baseline_of_another_question_is_refused(folder):
     assert "make one with the same options and --json" in result.output
 
 
+def _question(to, *options):
+    return ("x.npy", "y.npy", "--to", to, *options)
+
+
+BLOCKS = _question("nvfp4", "--no-why")
+PRODUCT = ("m.npy", "m.npy", "m.npy", "--operation", "matmul", "--accumulation", "fp32_fma", "--no-why")
+PRIVATE = _question("private", "--no-why", "--define")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "name"),
+    [
+        (_question("e4m3fn"), _question("e4m3fn", "--nan", "any"), "any_nan"),
+        (
+            _question("e4m3fn", "--scale", "s.npy", "--axis", "0"),
+            _question("e4m3fn", "--scale", "s.npy", "--axis", "1"),
+            "sizes",
+        ),
+        ((*BLOCKS, "--tensor-scale", "2"), (*BLOCKS, "--tensor-scale", "4"), "tensor_scale"),
+        ((*BLOCKS, "--tensor-scale", "1"), BLOCKS, "tensor_scale"),
+        ((*BLOCKS, "--scales", "b.npy"), BLOCKS, "scales"),
+        (_question("mine.toml"), _question("other.toml"), "blocks"),
+        (PRODUCT, (*PRODUCT, "--addend", "m.npy"), "addend"),
+        ((*PRODUCT, "--scale", "1,r.npy"), (*PRODUCT, "--scale", "r.npy,1"), "scales"),
+        (
+            (*PRODUCT, "--scale", "f.npy,2", "--block", "16"),
+            (*PRODUCT, "--scale", "g.npy,2", "--block", "8"),
+            "block",
+        ),
+        (
+            (*PRIVATE, "exponent_bits=4,trailing_bits=3,bias=7"),
+            (*PRIVATE, "exponent_bits=4,trailing_bits=3,bias=8"),
+            "definitions",
+        ),
+    ],
+)  # fmt: skip
+def test_a_baseline_of_other_options_is_refused(tmp_path, monkeypatch, then, now, name):
+    """Whatever the words of the question leave out, and the parameters of formats of one name."""
+    monkeypatch.chdir(tmp_path)
+    x = X.reshape(64, 64)[:32, :32]
+    arrays = {"x": x, "m": x, "y": np.zeros((32, 32), np.uint8), "b": np.zeros((32, 2), np.uint8)}
+    arrays |= {"s": np.full(32, 2.0), "r": np.ones(32), "f": np.ones((32, 2)), "g": np.ones((32, 4))}
+    for file, array in arrays.items():
+        np.save(f"{file}.npy", array)
+    for file, size in (("mine", 16), ("other", 8)):
+        base = f'kind = "block format"\nname = "mine"\nelement = "e2m1fn"\nscale = "e8m0fnu"\nsize = {size}\n'
+        Path(f"{file}.toml").write_text(base)
+    written = lowprec("compare", *then, "--json")
+    assert written.exit_code == 1, written.output
+    Path("b.json").write_text(written.stdout)
+    result = lowprec("compare", *then, "--baseline", "b.json")
+    assert (result.exit_code, result.stdout.endswith("no worse than the baseline b.json\n")) == (0, True)
+    result = lowprec("compare", *now, "--baseline", "b.json")
+    assert result.exit_code == 2, result.output
+    assert f"was made with '{name}': " in result.output
+
+
+def test_a_report_that_does_not_tell_what_was_asked_is_no_baseline(folder):
+    data = json.loads(Path("baseline.json").read_text())
+    del data["asked"]
+    Path("baseline.json").write_text(json.dumps(data))
+    result = against(cut())
+    assert result.exit_code == 2
+    said = "it does not tell all that was asked, as reports of 0.2.0 and before do not"
+    assert said in " ".join(result.output.split())
+
+
 @pytest.mark.apart
 def test_the_commands_of_the_page_work(folder):
     """The two lines of the page, in a shell."""

@@ -16,6 +16,7 @@ import threading
 import numpy
 import pytest
 
+import lowprec as lp
 from lowprec import files
 from tests.command import lowprec
 from tests.support import most_apart
@@ -68,28 +69,80 @@ SQUARE_ROOT = ("numpy", "--operation", "sqrt", "--target", "binary16")
         ("compare", "x.npy", "x.npy", "--to", "mine.toml", "--junit", "link"),
         ("compare", "x.bin:float32:4", "x.npy", "--html", "x.bin"),
         (*COMPARED, "--baseline", "b.json", "--html", "b.json"),
+        ("compare", "folder:w", "x.npy", "--to", "e4m3fn", "--html", "folder/model.safetensors"),
+        (
+            "compare",
+            "c.npy",
+            "c.npy",
+            "c.npy",
+            "--operation",
+            "add",
+            "--to",
+            "e4m3fn",
+            "--from",
+            "mine.toml,e4m3fn",
+            "--junit",
+            "mine.toml",
+        ),
+        (
+            "compare",
+            "m.npy",
+            "m.npy",
+            "m.npy",
+            "--operation",
+            "matmul",
+            "--accumulation",
+            "fp32_fma",
+            "--scale",
+            "1,x.npy",
+            "--junit",
+            "x.npy",
+        ),
         ("conform", *SQUARE_ROOT, "--baseline", "c.json", "--json", "-o", "c.json"),
         ("conform", *SQUARE_ROOT, "--values", "x.npy", "--junit", "x.npy"),
         ("conform", *SQUARE_ROOT, "--json", "-o", "y", "--junit", "y"),
         pytest.param(
             ("identify", "--rows", "rows.txt", *PORTS, "--save", "rows.txt"), marks=pytest.mark.apart
         ),
+        pytest.param(
+            ("identify", "--rows", "rows.txt", *PORTS, "--sail", "rows.txt"), marks=pytest.mark.apart
+        ),
+        pytest.param(
+            (
+                "identify",
+                "--rows",
+                "rows.txt",
+                "--formats",
+                "binary16",
+                "half.toml",
+                *PORTS[3:],
+                "--save",
+                "half.toml",
+            ),
+            marks=pytest.mark.apart,
+        ),
     ],
 )
 def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("lowprec.export.sail.fragment", lambda unit: "of any unit")
     (tmp_path / "mine.toml").write_bytes(lowprec("show", "e4m3fn", "--toml").stdout_bytes)
     numpy.save("x.npy", numpy.ones(4, "f4"))
     numpy.ones(4, "f4").tofile("x.bin")
+    numpy.save("c.npy", numpy.full(4, 0, "u1"))
+    numpy.save("m.npy", numpy.ones((4, 4), "f4"))
+    (tmp_path / "half.toml").write_text('base = "binary16"\n')
+    (tmp_path / "folder").mkdir()
+    lp.save(tmp_path / "folder" / "model.safetensors", {"w": numpy.ones(4, "f4")})
     (tmp_path / "rows.txt").write_text("3c00 3c00 3c00 3c00 00000000 40000000\n")
     (tmp_path / "link").symlink_to("mine.toml")
     for name, command in (("b.json", COMPARED), ("c.json", ("conform", *SQUARE_ROOT))):
         if name in words:
             (tmp_path / name).write_bytes(lowprec(*command, "--json").stdout_bytes)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     result = lowprec(*words)
     assert (result.exit_code, "and would be replaced; name another output" in result.output) == (2, True)
-    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert {path: path.read_bytes() for path in before} == before
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])

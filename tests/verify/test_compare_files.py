@@ -370,11 +370,54 @@ def test_operands_whose_type_was_not_saved_need_a_format(tmp_path, name):
     arguments = open_dump(str(tmp_path / "x.npy")), open_dump(str(tmp_path / "y.npy")), "e4m3fn"
     message = (
         f"{tmp_path / 'x.npy'} holds elements of {x.itemsize} bytes, whose type NumPy did not save; say of "
-        f"which format they are codes: --from, or source="
+        f"which format they are codes: --from, source=, or fmt= of open_dump; or save float32"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         lp.compare(*arguments)
     assert lp.compare(*arguments, source=name).agrees
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lp.error_report(str(tmp_path / "x.npy"), "mxfp4")
+    with pytest.raises(TypeError, match=re.escape(message)):
+        lp.encode(open_dump(str(tmp_path / "x.npy")), "e4m3fn")
+    named = open_dump(str(tmp_path / "x.npy"), catalog.format(name))
+    assert np.array_equal(lp.encode(named, "e4m3fn"), lp.encode(x, "e4m3fn"))
+    if x.itemsize == 2:
+        with pytest.raises(ValueError, match="whose type NumPy did not save"):
+            lp.compare(x, str(tmp_path / "x.npy"), "e4m3fn")
+
+
+def test_strings_name_files_of_codes_in_the_format_that_is_asked_for(tmp_path):
+    x = RNG.standard_normal((4, 32)).astype(np.float32)
+    codes, blocks = lp.encode(x, "e4m3fn"), lp.encode(x, "mxfp4")
+    files = {name: str(tmp_path / name) for name in ("x.npy", "c.hex", "p.npy", "s.hex", "y.hex")}
+    np.save(files["x.npy"], x)
+    np.save(files["p.npy"], blocks.packed())
+    for name, written in (("c.hex", codes), ("y.hex", codes), ("s.hex", blocks.scales)):
+        pathlib.Path(files[name]).write_text(written.tobytes().hex(" "))
+    assert lp.compare(files["x.npy"], files["c.hex"], "e4m3fn").compared == x.size
+    assert lp.compare(files["x.npy"], files["c.hex"], "e4m3fn").agrees
+    report = lp.compare(files["x.npy"], f"{files['p.npy']}:packed", "mxfp4", scales=files["s.hex"])
+    assert report.agrees
+    assert lp.compare(files["y.hex"], codes.reshape(-1), "e4m3fn", source="e4m3fn").agrees
+
+
+def test_operands_may_be_codes_of_binary64(tmp_path):
+    x = RNG.standard_normal(16)
+    (tmp_path / "x.hex").write_text(x.astype(">f8").tobytes().hex(" ", 8))
+    np.save(tmp_path / "y.npy", lp.encode(x, "e4m3fn"))
+    run = command(tmp_path / "x.hex", tmp_path / "y.npy", "--to", "e4m3fn", "--from", "binary64")
+    assert (run.exit_code, run.output) == (0, "16 results agree\n")
+
+
+def test_bytes_with_more_bits_than_their_type_are_refused(tmp_path):
+    """The upper halves of packed codes were left out without a word."""
+    path = tmp_path / "d.bin"
+    np.array([0x01, 0x03, 0x25, 0x07], np.uint8).tofile(path)
+    said = f"'{path}' has bits beyond the 4 of int4, the first at index 2; codes without gaps are FILE:packed"
+    with pytest.raises(DumpError, match=f"^{re.escape(said)}"):
+        lp.compare(np.array([1, 3, 5, 7], np.float32), f"{path}:int4", "int4")
+    np.array([0x01, 0x03, 0x05, 0x0F], np.uint8).tofile(path)
+    assert lp.compare(np.array([1, 3, 5, -1], np.float32), f"{path}:int4", "int4").agrees
 
 
 def command(*words):

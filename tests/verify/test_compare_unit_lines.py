@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -38,6 +39,21 @@ def test_vectors_of_dots_agree_with_themselves(length, packed):
         made = dot_suite(how, formats, length=length, samples=64)
         report = compare_dot_lines(lines_of(made, packed=packed), how, formats)
         assert (report.compared, report.mismatches) == (len(made.file.columns[0].codes), 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "spelled"),
+    [(r"\b0+(?=[0-9a-f])", ""), (r"\b(?=[0-9a-f])", "0X"), (r"\b0*(?=[0-9a-f])", "0x")],
+)
+@pytest.mark.parametrize("size", [None, (2, 1, 4)])
+def test_packed_lanes_need_no_leading_zeros_where_their_number_is_known(pattern, spelled, size):
+    """Sorted, so that the first line begins with zeros."""
+    made = dot_suite(UNIT, length=4, samples=16) if size is None else matmul_suite(UNIT, size, samples=16)
+    full = sorted(line for line in lines_of(made, packed=True) if not line.startswith("#"))
+    lines = [re.sub(pattern, spelled, line) for line in full]
+    assert len(lines[0].split()[0]) != len(full[0].split()[0])
+    how = {"length": 4} if size is None else {"size": size}
+    assert compare_dot_lines(lines, UNIT, **how).agrees
 
 
 def test_another_window_is_found_and_lines_are_numbered():

@@ -202,6 +202,28 @@ def test_blocks_of_other_sizes_are_refused_before_values_are_compared():
 
 
 @pytest.mark.apart
+def test_the_command_reads_codes_in_the_format_that_it_is_asked_for(tmp_path, monkeypatch):
+    """In hexadecimal and without gaps; values whose type NumPy did not save are refused."""
+    monkeypatch.chdir(tmp_path)
+    blocks = lp.encode(X, "mxfp4", axis=0)
+    np.save("x.npy", X)
+    np.save("w.npy", X.astype(ml_dtypes.bfloat16))
+    np.save("p.npy", blocks.packed())
+    np.save("s.npy", blocks.scales)
+    (tmp_path / "c.hex").write_text(lp.encode(X, "e4m3fn").tobytes().hex(" "))
+    for words in (
+        ("c.hex", "--to", "e4m3fn"),
+        ("p.npy,s.npy", "--to", "mxfp4", "--axis", "0"),
+        ("p.npy:packed,s.npy", "--to", "mxfp4", "--axis", "0"),
+    ):
+        profile = "ocp_sat" if "e4m3fn" in words else "ocp"
+        run = CliRunner().invoke(main, ["equal", words[0], profile, *words[1:], "--input", "x.npy"])
+        assert (run.exit_code, "give the same bits" in run.output) == (0, True), run.output
+    run = CliRunner().invoke(main, ["equal", "p.npy,s.npy", "ocp", "--to", "mxfp4", "--input", "w.npy"])
+    assert (run.exit_code, "w.npy holds elements of 2 bytes, whose type" in run.output) == (2, True)
+
+
+@pytest.mark.apart
 def test_the_command_reads_functions_and_files(tmp_path, monkeypatch):
     blocks = lp.encode(X, "nvfp4")
     monkeypatch.chdir(tmp_path)

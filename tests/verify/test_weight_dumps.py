@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import pickle
@@ -121,6 +122,60 @@ def test_saved_blocks_are_weights(tmp_path):
     assert np.array_equal(np.asarray(weight), blocks.values())
     assert lp.compare(x, weight, "mxfp4", rule="rceil").agrees
     assert not lp.compare(x, weight, "mxfp4").agrees
+
+
+@pytest.mark.parametrize(
+    ("name", "axis", "changes"),
+    [
+        ("mxint8", 0, {}),
+        ("bfp8", 0, {}),
+        ("fp8_block_1x128", 0, {}),
+        ("fp8_block_128x128", (0, 1), {}),
+        ("mxfp4", 2, {"rule": "rceil"}),
+        ("mxfp4", 1, {"size": 16}),
+        ("nvfp4", 2, {"size": 32}),
+    ],
+)
+def test_saved_blocks_are_judged_in_the_format_and_along_the_axes_of_the_file(tmp_path, name, axis, changes):
+    x = np.random.default_rng(0).standard_normal((40, 130, 6)).astype(np.float32)
+    fmt = dataclasses.replace(lp.block_formats[name], name="mine", **changes)
+    lp.save(tmp_path / "b.safetensors", {"w": lp.encode(x, fmt, axis=axis)})
+    for to in (None, fmt):
+        report = lp.compare(x, f"{tmp_path}/b.safetensors:w", to)
+        assert report.agrees
+        assert report.facts["axes"] == list(np.atleast_1d(axis))
+        assert f"{fmt.rule} scales" in report.question
+
+
+def test_saved_codes_and_scales_are_judged_and_not_their_product(tmp_path):
+    """Half the codes at twice the scale have the same values."""
+    x = np.ones((4, 32), np.float32)
+    right = lp.encode(x, "mxint8")
+    wrong = lp.BlockArray(right.codes // 2, right.scales + 1, "mxint8")
+    lp.save(tmp_path / "b.safetensors", {"w": wrong})
+    assert np.array_equal(wrong.values(), x)
+    assert lp.compare(x, f"{tmp_path}/b.safetensors:w", "mxint8").mismatches == 128
+
+
+@pytest.mark.parametrize("to", [None, "mxfp4"])
+def test_a_tensor_scale_counts_in_formats_without_one(tmp_path, to):
+    x = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
+    made = lp.encode(x, "mxfp4")
+    mine = dataclasses.replace(lp.block_formats["nvfp4"], name="mine", scale="e8m0fnu", size=32)
+    lp.save(tmp_path / "b.safetensors", {"w": lp.BlockArray(made.codes, made.scales, mine, tensor_scale=8.0)})
+    assert lp.compare(x, f"{tmp_path}/b.safetensors:w", to).mismatches > 400
+
+
+@pytest.mark.parametrize("number", [0, -1.0, float("inf")])
+def test_a_tensor_scale_must_be_one_that_encode_takes(tmp_path, number):
+    """Also where the file has one of its own, and where the format has none."""
+    x = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
+    lp.save(tmp_path / "b.safetensors", {"w": lp.encode(x, "nvfp4")})
+    with pytest.raises(ValueError, match="must be one positive number that float32 holds"):
+        lp.compare(x, f"{tmp_path}/b.safetensors:w", tensor_scale=number)
+    made = lp.encode(x, "mxfp4")
+    with pytest.raises(ValueError, match="is for formats that have one, and 'mxfp4' has none"):
+        lp.compare(x, made.codes, "mxfp4", scales=made.scales, tensor_scale=number)
 
 
 def test_a_weight_whose_scales_are_missing_is_refused(tmp_path):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.block_stream import axes_of, grid_of
-from lowprec.arrays.checks import as_array, keeps_dtype, projection as projection_of
+from lowprec.arrays.checks import as_array, code_dtype, keeps_dtype, projection as projection_of
 from lowprec.arrays.kinds import check_labels, check_products
 from lowprec.arrays.random import integers_for, with_integers
 from lowprec.spec import catalog
@@ -30,7 +30,7 @@ from lowprec.verify.codes.values import is_values
 from lowprec.verify.compare.failures import Failures
 from lowprec.verify.compare.judging import Watch, judge, judge_flags, rank_accumulations, rank_formats
 from lowprec.verify.compare.report import Comparison, Ranked
-from lowprec.verify.dumps.files import Dump, Held, Values, open_dump
+from lowprec.verify.dumps.files import Dump, Held, Values, open_dump, open_results
 from lowprec.verify.dumps.weights import WeightDump
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.dots import DotQuestion
@@ -165,13 +165,16 @@ def compare(
         check_products(given[0], given[1], -1 if operation == "dot" else 0, pair, joined | {"scale": whole})
     if limit is not None and (type(limit) is bool or not hasattr(limit, "__index__") or limit < 0):
         raise ValueError(f"limit={limit!r} must be a number of mismatches, 0 or more, or None for all")
-    dumps = [_dump(item, f"operand {place}") for place, item in enumerate(given, 1)]
-    got = _dump(outputs, "outputs")
+    formats = _sources(source, len(given))
+    pairs = zip(given, formats, strict=True)
+    dumps = [_dump(item, f"operand {place}", fmt) for place, (item, fmt) in enumerate(pairs, 1)]
+    shape = dumps[0].shape if operation == "convert" else None
+    got = open_results(outputs, to, shape, axis) if isinstance(outputs, str) else _dump(outputs, "outputs")
     if isinstance(got, WeightDump) and operation == "convert" and scales is None and scale is None:
         got, to, scales, scale, own_axis, own_scale = got.answer(to)
-        axis, tensor_scale = own_axis if axis is None else axis, tensor_scale or own_scale
+        axis = own_axis if axis is None else axis
+        tensor_scale = own_scale if tensor_scale is None else tensor_scale
     read_as = tuple(dump.read_as for dump in (*dumps, got) if dump.read_as)
-    formats = _sources(source, len(dumps))
     for dump in (*dumps, got):
         if dump.dtype.kind not in "iufV" or dump.dtype.itemsize > 8 or catalog.carrier(dump.dtype) is None:
             raise ValueError(
@@ -192,7 +195,7 @@ def compare(
             name: None if each is None else _dump(each, name) for name, each in joins.items()
         }
         options |= {"any_nan": any_nan, "budget": allowed, "scale": _dot_scale(scale), "block": _block(block)}
-        options |= {"random": None if random is None else as_array(random)}
+        options |= {"random": None if random is None else as_array(_dump(random, "random"))}
         return _compare_dots(operation, dumps, formats, got, accumulation, options, limit, why, watch)
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
@@ -205,11 +208,7 @@ def compare(
     for dump in dumps:
         read_as = (*read_as, *_beside(dump, got, "elements"))
     read = [_source(dump, fmt) for dump, fmt in zip(dumps, formats, strict=True)]
-    blocks: dict[str, Any] = {
-        "scales": None if scales is None else _dump(scales, "scales"),
-        "axis": axis,
-        "tensor_scale": tensor_scale,
-    }
+    blocks: dict[str, Any] = {"scales": scales, "axis": axis, "tensor_scale": tensor_scale}
     ranking, failed = list[Ranked](), Failures()
     if isinstance(scale, tuple) or (scale is not None and operation != "convert"):
         raise ValueError(
@@ -239,9 +238,9 @@ def compare(
         if formats[0] is not None:
             raise ValueError("source= is of codes; blocks are made of values")
         got = _shaped(got, dumps[0].shape)
-        if blocks["scales"] is not None:
+        if scales is not None:
             grid = grid_of(dumps[0].shape, axes_of(fmt, axis, len(dumps[0].shape)), fmt.sizes)
-            blocks["scales"] = _shaped(blocks["scales"], grid)
+            blocks["scales"] = _shaped(_dump(scales, "scales", fmt.scale), grid)
         if got.dtype.itemsize == 1 and scales is None:  # wider types are what blocks are decoded to
             got = _as_values(got, fmt.element)
         question = BlockQuestion(dumps[0], fmt, got, any_nan=any_nan, budget=allowed, **blocks)
@@ -338,8 +337,8 @@ def _block(given: Any) -> int | None:
     return None if given is None else int(given)
 
 
-def _dump(given: object, name: str) -> Dump:
-    given = open_dump(given) if isinstance(given, str) else given
+def _dump(given: object, name: str, fmt: Format | None = None) -> Dump:
+    given = open_dump(given, fmt) if isinstance(given, str) else given
     return given if isinstance(given, Dump) else Held(given, name)
 
 
@@ -361,6 +360,8 @@ def _shaped(dump: Dump, shape: tuple[int, ...]) -> Dump:
 
 def _as_values(dump: Dump, target: Format) -> Dump:
     """Return results of a type that lacks values of their format as float32 or float64."""
+    if dump.unnamed and dump.dtype.itemsize != code_dtype(target).itemsize:
+        dump.check_named()
     if not is_values(dump.dtype, target) or keeps_dtype(dump.read(0, 0), target):
         return dump
     single = catalog.BINARY32.contains(target) and dump.dtype.itemsize < 8
@@ -371,7 +372,8 @@ def _sources(source: Any, count: int) -> list[Format | None]:
     spelled = [source] * count if source is None or isinstance(source, str | Format) else list(source)
     if len(spelled) != count:
         raise ValueError(f"source= names {len(spelled)} formats for {count} operands")
-    return [None if fmt is None else catalog.carrier(fmt) or catalog.format(fmt) for fmt in spelled]
+    kept = (type(None), Format)
+    return [fmt if isinstance(fmt, kept) else catalog.carrier(fmt) or catalog.format(fmt) for fmt in spelled]
 
 
 def _source(dump: Dump, fmt: Format | None) -> Format:
@@ -382,11 +384,7 @@ def _source(dump: Dump, fmt: Format | None) -> Format:
                 f"{dump} holds {dump.dtype}, which are no codes of {fmt.name!r}; leave source= out"
             )
         return fmt
-    if dump.unnamed:
-        raise ValueError(
-            f"{dump.name} holds elements of {dump.dtype.itemsize} bytes, whose type NumPy did not save; say "
-            f"of which format they are codes: --from, or source="
-        )
+    dump.check_named()
     found = catalog.carrier(dump.dtype)
     if found is None:
         raise ValueError(

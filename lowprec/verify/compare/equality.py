@@ -17,7 +17,7 @@ from lowprec.arrays.block_array import BlockArray, tensor_scale_of
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import as_array, projection as projection_of
 from lowprec.arrays.convert import encode
-from lowprec.arrays.packing import packed_bytes, unpack, unswizzle
+from lowprec.arrays.packing import packed_bytes, packed_shape, unpack, unswizzle
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format
@@ -303,10 +303,8 @@ class _Quantizer:
 
     def _check_blocks(self, made: BlockArray, ndim: int) -> None:
         """Refuse blocks of another format, or along other axes, counted from the last one."""
-        fmt, wanted = (
-            self.fmt,
-            axes_of(self.fmt, self.axis, ndim) if isinstance(self.fmt, BlockFormat) else (),
-        )
+        fmt = self.fmt
+        wanted = axes_of(fmt, self.axis, ndim) if isinstance(fmt, BlockFormat) else ()
         asked, given = (
             (each, *(getattr(each, name, None) for name in _LAYOUT)) for each in (fmt, made.format)
         )
@@ -333,9 +331,14 @@ class _Quantizer:
         """Return codes as unsigned integers in the tensor's shape."""
         codes = unsigned(codes, element, f"{self.name} gave elements")
         size = math.prod(shape)
-        if element.width < 8 and codes.dtype == np.uint8 and codes.size == packed_bytes(size, element) < size:
+        axis = axes_of(self.fmt, self.axis, len(shape))[-1] if isinstance(self.fmt, BlockFormat) else -1
+        along, length = (packed_shape(shape, element, axis), shape[axis]) if shape else ((), 1)
+        packed = codes.shape == along or codes.size == packed_bytes(size, element)
+        if codes.dtype == np.uint8 and packed and codes.size < size:
             _note(read, f"codes of {self.name} lie without gaps, the first in the lowest bits")
-            codes = unpack(codes.reshape(-1), element, size=size)
+            if codes.shape != along:
+                codes, axis, length = codes.reshape(-1), 0, size
+            codes = unpack(codes, element, axis, length)
         if codes.shape != shape:
             if codes.size != size:
                 raise ValueError(
@@ -399,10 +402,8 @@ class _Work:
             self.report.sides = (sides[0], sides[1])
 
     def _scale_at(self, at: tuple[Any, ...], grids: tuple[Array, Array]) -> str:
-        if isinstance(self.fmt, BlockFormat):
-            words = [hex_code(int(grid[at]), self.fmt.scale) for grid in grids]
-        else:
-            words = [repr(float(grid[at])) for grid in grids]
+        of = self.fmt.scale if isinstance(self.fmt, BlockFormat) else None
+        words = [repr(float(grid[at])) if of is None else hex_code(int(grid[at]), of) for grid in grids]
         return f"of block {tuple(map(int, at))}: {_pair(self.report.names, words)}"
 
     def _grids(self, tensor: Array, one: Array, other: Array) -> tuple[Array, Array]:

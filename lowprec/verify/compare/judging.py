@@ -73,7 +73,8 @@ def judge(
     each : Each, optional
         Who goes through the pieces; by default this process does.
     """
-    report = Comparison(question.words(), question.facts(), unit=unit, budget=question.budget)
+    facts = {**question.facts(), "asked": question.asked()}
+    report = Comparison(question.words(), facts, unit=unit, budget=question.budget)
     each, sample, done = each_here(question) if each is None else each, Sample(), 0
     if watch is not None:
         watch(0, question.size, "comparing")

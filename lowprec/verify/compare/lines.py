@@ -313,12 +313,14 @@ def _layout(
             *((shape.addend, m * n), (_word(bits), drawn), (how.output[0], m * n)),
         ]
 
-    words, digits = first[1], len(first[1][0].removeprefix("0x"))
-    if digits > -(-x.width // 4) and len(words) == sum(lanes > 0 for _, lanes in columns(max(block, 1))):
-        found = columns(size[2] if size else length or digits * 4 // x.width)
-        if digits == -(-found[0][1] * x.width // 4):
+    words, digits = first[1], len(first[1][0].lower().removeprefix("0x"))
+    known = size[2] if size else length
+    if known or digits > -(-x.width // 4):  # else the digits of the first word tell how many lanes it holds
+        found = columns(known or digits * 4 // x.width)
+        whole = known or digits == -(-found[0][1] * x.width // 4)
+        if whole and len(words) == sum(lanes > 0 for _, lanes in found) < sum(lanes for _, lanes in found):
             return found, True
-    lengths = (size[2],) if size else (length,) if length else range(max(block, 1), len(words), max(block, 1))
+    lengths = (known,) if known else range(max(block, 1), len(words), max(block, 1))
     for k in lengths:
         found = columns(k)
         if sum(lanes for _, lanes in found) == len(words):

@@ -84,7 +84,7 @@ class Baseline:
         Raises
         ------
         ValueError
-            The baseline answers another question, or allows other distances.
+            The baseline answers another question, with other options or formats, or allows other distances.
         """
         now, then = report.as_dict(), self.data
         if now["question"] != then["question"]:
@@ -92,6 +92,13 @@ class Baseline:
                 f"the baseline {str(self.path)!r} is about {quoted(then['question'])}, this comparison "
                 f"about {quoted(now['question'])}; make one with the same options and --json"
             )
+        for name in {**then["asked"], **now["asked"]}:
+            was, is_now = (each["asked"].get(name) for each in (then, now))
+            if was != is_now:
+                raise ValueError(
+                    f"the baseline {str(self.path)!r} was made with {quoted(name)}: {quoted(was)}, this "
+                    f"comparison with {quoted(is_now)}; make one with the same options and --json"
+                )
         allowed, allows = _allowed(then), _allowed(now)
         if allowed != allows:
             raise ValueError(
@@ -132,6 +139,8 @@ def read_baseline(path: Path, command: str) -> Baseline:
                     raise ValueError("what differs is named by texts")
                 _ = [(finding["count"], finding["smallest"].items()) for finding in row["findings"]]
         else:
+            if not isinstance(data.get("asked"), dict):
+                raise ValueError("it does not tell all that was asked, as reports of 0.2.0 and before do not")
             _ = _counts(data), data["question"]
             _ = None if data["flags"] is None else _counts(data["flags"]), _allowed(data)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

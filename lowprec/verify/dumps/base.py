@@ -51,7 +51,17 @@ class Dump(ABC):
         """Return all of it in memory, in its shape, for functions that take arrays."""
         if copy is False:
             raise ValueError(f"{self} is read from a file, which copy=False forbids")
+        if dtype is None:
+            self.check_named()
         return self.read(0, self.size).reshape(self.shape).astype(dtype or self.dtype, copy=False)
+
+    def check_named(self) -> None:
+        """Refuse elements of a type that the file does not name, which are no whole numbers."""
+        if self.unnamed:
+            raise DumpError(
+                f"{self} holds elements of {self.dtype.itemsize} bytes, whose type NumPy did not save; say "
+                f"of which format they are codes: --from, source=, or fmt= of open_dump; or save float32"
+            )
 
     def reshaped(self, shape: tuple[int, ...]) -> Dump:
         """Return the same elements in another shape."""

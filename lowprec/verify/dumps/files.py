@@ -18,19 +18,23 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import files
+from lowprec.arrays.block_stream import axes_of
 from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
-from lowprec.arrays.packing import packed_bytes, unpack
+from lowprec.arrays.packing import packed_bytes, packed_shape, unpack
 from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, absent, changed, counts, stamp
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.weights import by_name, weights_of
 from lowprec.spec import catalog
+from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.verify.codes.display import quoted
+from lowprec.verify.codes.values import own_dtype
 from lowprec.verify.dumps.base import Dump, DumpError, Held
 from lowprec.verify.dumps.weights import WeightDump
 
 __all__ = ["Dump", "DumpError", "Held", "Spool", "Values", "npy_header", "open_dump", "open_npy"]
+__all__ += ["open_results"]
 
 Array = npt.NDArray[Any]
 
@@ -85,6 +89,8 @@ class _Filed(Dump):
         self._mark = mark or stamp(path.stat())
         self.dtype = dtype.newbyteorder("=")
         self._path, self._offset = path.absolute(), offset
+        known = catalog.carrier(self.dtype) if self.dtype.kind == "V" else None
+        self._bits = 8 * dtype.itemsize if known is None else known.width
         have, need = path.stat().st_size - offset, math.prod(shape) * dtype.itemsize
         if have < need:
             raise DumpError(
@@ -98,6 +104,11 @@ class _Filed(Dump):
         # As integers: NumPy's own reading of types that are not its own is slow.
         words = np.fromfile(self._path, _word(self._stored), max(stop - start, 0), offset=offset)
         self._check()
+        if self._bits < 8 and (wrong := words >> self._bits != 0).any():
+            raise DumpError(
+                f"{self.name!r} has bits beyond the {self._bits} of {self.dtype}, the first at index "
+                f"{start + int(np.argmax(wrong)):,}; codes without gaps are FILE:packed, bytes FILE:uint8"
+            )
         return words.view(self._stored).astype(self.dtype, copy=False)
 
     def take(self, index: Array) -> Array:
@@ -123,7 +134,7 @@ class _Packed(Dump):
     def __init__(self, of: Dump, fmt: Format, shape: tuple[int, ...] | None) -> None:
         self._of, self._fmt, self.name, self.dtype = of, fmt, of.name, code_dtype(fmt)
         self._codes, self._bytes = (2, 1) if fmt.width == 4 else (4, 3) if fmt.width == 6 else (4, 1)
-        if not of.shape:
+        if not of.shape or shape == ():
             raise DumpError(f"{self.name!r}: packed codes have an axis, and this array has none")
         length = of.shape[-1] // self._bytes * self._codes
         self.shape = (*of.shape[:-1], length) if shape is None else shape
@@ -161,7 +172,19 @@ class _Packed(Dump):
         return np.asarray(codes[np.arange(index.size), index % self._codes])
 
 
-def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | None = None) -> Dump:
+def open_results(
+    spelled: str, to: Format | BlockFormat | str | None, shape: tuple[int, ...] | None, axis: Any = None
+) -> Dump:
+    """Open a file of results in a format, or of elements of blocks, which are packed along their axis."""
+    if to is None or not catalog.is_block(to):
+        return open_dump(spelled, None if to is None else catalog.format(to), shape)
+    fmt = catalog.block_format(to)
+    return open_dump(spelled, fmt.element, shape, -1 if shape is None else axes_of(fmt, axis, len(shape))[-1])
+
+
+def open_dump(
+    spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | None = None, axis: int = -1
+) -> Dump:
     """Return the array that a word of the command line names.
 
     ================================  ==========================================================
@@ -182,6 +205,8 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
         Of the codes, where the file says none: text and packed codes need it.
     shape : tuple of int, optional
         Of packed codes whose file does not say how many there are.
+    axis : int
+        Axis of the shape that codes are packed along.
 
     Raises
     ------
@@ -190,7 +215,7 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
     """
     path, *words = _split(spelled)
     if path.suffix == ".npy":
-        dump: Dump = open_npy(path)
+        dump: Dump = open_npy(path, fmt)
     elif path.suffix in _CHECKPOINTS or path.is_dir():
         dump, words = _tensor(path, ":".join(words)), []
     elif path.suffix in _TEXT:
@@ -198,9 +223,9 @@ def open_dump(spelled: str, fmt: Format | None = None, shape: tuple[int, ...] | 
             raise DumpError(f"{str(path)!r} holds codes in hexadecimal: say of which format")
         dump = _text(path, fmt)
     else:
-        return _raw(path, words, fmt, shape)
+        return _raw(path, words, fmt, shape, axis)
     if words == ["packed"]:
-        return _packed(dump, fmt, shape)
+        return _packed(dump, fmt, shape, axis)
     if words:
         raise DumpError(f"{spelled!r}: only raw files and packed codes take a type, not {':'.join(words)!r}")
     return dump
@@ -220,7 +245,7 @@ def _split(spelled: str) -> tuple[Any, ...]:
     raise DumpError(absent(parts[0]))
 
 
-def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...] | None) -> Dump:
+def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...] | None, axis: int) -> Dump:
     if not 1 <= len(words) <= 2:
         raise DumpError(
             f"{str(path)!r} does not say what it holds; give its type and shape, for instance "
@@ -235,7 +260,7 @@ def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...
             ) from None
     size = path.stat().st_size
     if words[0] == "packed":
-        return _packed(_Filed(path, str(path), np.dtype(np.uint8), (size,)), fmt, shape)
+        return _packed(_Filed(path, str(path), np.dtype(np.uint8), (size,)), fmt, shape, axis)
     dtype = _type(words[0])
     if shape is None or len(words) == 1:
         if size % dtype.itemsize:
@@ -251,12 +276,25 @@ def _raw(path: Path, words: list[str], fmt: Format | None, shape: tuple[int, ...
     return dump
 
 
-def _packed(dump: Dump, fmt: Format | None, shape: tuple[int, ...] | None) -> Dump:
+def _packed(dump: Dump, fmt: Format | None, shape: tuple[int, ...] | None, axis: int) -> Dump:
     if fmt is None or fmt.width not in (2, 4, 6):
         given = "none is named" if fmt is None else f"{fmt.name!r} has {fmt.width}"
         raise DumpError(f"{dump.name!r}: packed codes have 2, 4 or 6 bits, and {given}")
     if dump.dtype.itemsize != 1:
         raise DumpError(f"{dump.name!r}: packed codes are bytes, not {dump.dtype}")
+    if shape and len(dump.shape) == len(shape):
+        along = [place for place in range(len(shape)) if dump.shape == packed_shape(shape, fmt, place)]
+        if along and axis % len(shape) not in along:
+            raise DumpError(
+                f"{dump.name!r} has shape {dump.shape}: codes of shape {shape} packed along axis {along[0]}, "
+                f"and axis {axis % len(shape)} is read; give the axis of the blocks, or pack along the last"
+            )
+    if shape and axis % len(shape) < len(shape) - 1:
+        packed = packed_shape(shape, fmt, axis)
+        if dump.size != math.prod(packed):
+            what = f"{_spelled(shape)} of {fmt.name!r} packed along axis {axis}"
+            raise DumpError(f"{dump.name!r} has {dump.size:,} bytes, but {what} takes {math.prod(packed):,}")
+        return Held(unpack(dump.read(0, dump.size).reshape(packed), fmt, axis, shape[axis]), dump.name)
     return _Packed(dump, fmt, shape)
 
 
@@ -301,8 +339,8 @@ def npy_header(file: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         raise ValueError(str(error) or type(error).__name__) from None
 
 
-def open_npy(path: Path) -> Dump:
-    """Open an .npy file; types of ml_dtypes, which NumPy saves without their name, are read as codes."""
+def open_npy(path: Path, fmt: Format | None = None) -> Dump:
+    """Open an .npy file; types of ml_dtypes, whose name NumPy does not save, are codes of the format."""
     with path.open("rb") as file:
         mark = stamp(os.fstat(file.fileno()))
         try:
@@ -310,9 +348,11 @@ def open_npy(path: Path) -> Dump:
         except ValueError as error:
             raise DumpError(f"cannot read {str(path)!r} as an .npy file: {error}") from None
         offset = file.tell()
-    unnamed = dtype.kind == "V" and dtype.itemsize in UNSIGNED
+    own = None if fmt is None or dtype.kind != "V" or 8 * dtype.itemsize != fmt.width else own_dtype(fmt)
+    dtype = dtype if own is None else own
+    unnamed = dtype.type is np.void and dtype.itemsize in UNSIGNED
     dtype = UNSIGNED[dtype.itemsize] if unnamed else dtype
-    if dtype.kind not in "iuf" or dtype.itemsize not in UNSIGNED:
+    if (dtype.kind not in "iuf" and dtype != own) or dtype.itemsize not in UNSIGNED:
         raise DumpError(f"{str(path)!r} holds {dtype}; only numbers of at most 64 bits are compared")
     dump: Dump = _Filed(path, str(path), dtype, shape, offset, mark)
     if more := mark[0] - offset - dump.size * dtype.itemsize:

@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     to: Format | BlockFormat | str | None
     scales: Dump | None = None
     scale: float | Dump | None = None
-    axis: int | None = None
+    axis: int | tuple[int, ...] | None = None
     tensor_scale: float | None = None
 
 
@@ -128,9 +128,8 @@ class WeightDump(Dump):
         if is_codes and isinstance(fmt, BlockFormat) and _is_asked(fmt, to):
             codes, scales = (WeightDump(weight, part, self.name) for part in ("codes", "scales"))
             codes.read_as = self._told("codes and scales")
-            axes = decoding.axes_of(weight, fmt)
-            axis = axes[0] if len(axes) == 1 and axes[0] != len(self.shape) - 1 else None
-            axis = len(self.shape) - 2 if weight.scheme.transposed else axis
+            turned = weight.scheme.transposed
+            axis = len(self.shape) - 2 if turned else decoding.axes_of(weight, fmt)
             number: float | None = None
             if fmt.tensor_scale != "none":
                 stored = np.float32(1 if over is None else over.reshape(())[()])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.block_array import BlockArray, tensor_scale_of
 from lowprec.arrays.block_products import spread
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import UNSIGNED
@@ -45,6 +45,7 @@ from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_o
 from lowprec.verify.questions.block_lanes import lanes
 from lowprec.verify.questions.block_trees import maxima, trees
 from lowprec.verify.questions.causes import SATURATIONS, in_words, other_modes
+from lowprec.verify.questions.definitions import definition
 from lowprec.verify.questions.dot_operands import holding
 from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, count_columns
@@ -111,8 +112,10 @@ class BlockQuestion(Question):
             # The elements are compared without scales, and the report says so: a wrong axis is to be found.
             self.unfit = f"; scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
             self.scales = None
-        self.tensor_scale, self.given = tensor_scale, tensor_scale is not None
-        if fmt.tensor_scale != "none" and tensor_scale is None:
+        given = tensor_scale_of(fmt, tensor_scale, computed=True)
+        self.given = given is not None
+        self.tensor_scale = None if given is None else float(given)
+        if fmt.tensor_scale != "none" and given is None:
             self.tensor_scale = self._tensor_scale(fmt)
         self.told = self.shape
         self._unroll()
@@ -169,6 +172,11 @@ class BlockQuestion(Question):
             "formats": [str(self.dump.dtype), self.format.name],
             "axes": list(self.axes),
         }
+
+    def asked(self) -> dict[str, Any]:
+        """Return what a baseline must have been asked, with the block format and the given scales."""
+        given = {"scales": self.scales is not None, "tensor_scale": self.tensor_scale if self.given else None}
+        return {**super().asked(), "blocks": definition(self.format), **given}
 
     @property
     def _step(self) -> int:

@@ -14,6 +14,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.dumps.files import Dump, Held
+from lowprec.verify.questions.definitions import definition
 from lowprec.verify.questions.edits import code_edits, subnormals_read
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.features import Feature, has_fields, of_codes, of_values
@@ -54,6 +55,10 @@ class DecodedQuestion(ElementQuestion):
     def words(self) -> str:
         """Return what was asked, in words."""
         return f"{self.format.name} to {self.target.name}, {self.projection}"
+
+    def asked(self) -> dict[str, Any]:
+        """Return what a baseline must have been asked, with the definition of the block format."""
+        return {**super().asked(), "blocks": definition(self.format)}
 
     def edits(self) -> Iterator[Change]:
         """Yield edits of elements and of scales, moves of elements, and edits of any conversion."""

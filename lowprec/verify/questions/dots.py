@@ -28,6 +28,7 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import dot_changes, dot_faults, dot_operands, edits, former, scale_edits
 from lowprec.verify.questions.causes import in_words
+from lowprec.verify.questions.definitions import definition
 from lowprec.verify.questions.dot_operands import Given, OutputScales
 from lowprec.verify.questions.dot_parts import DotParts
 from lowprec.verify.questions.features import Feature
@@ -81,6 +82,11 @@ class DotQuestion(Question):
         random: Array | None = None,
     ) -> None:
         self.epilogue: Epilogue | None = None
+        sides = scale if isinstance(scale, tuple) else (scale,)
+        self.said: dict[str, Any] = {"addend": addend is not None, "block": block}
+        self.said["definitions"] = [fmt and definition(fmt) for fmt in formats]
+        self.said["scales"] = [None if each is None else len(each.shape) for each in sides]
+        self.said["accumulation"] = str(asked) if isinstance(asked, LibraryCall) else definition(asked)
         if isinstance(asked, LibraryCall):
             how, self.epilogue = dot_operands.parts_of(asked)
         else:
@@ -172,6 +178,10 @@ class DotQuestion(Question):
         """Return what was asked, as data."""
         name = self.how.name or str(self.how)
         return {"operation": self.verb, "formats": [self.target.name], "accumulation": name}
+
+    def asked(self) -> dict[str, Any]:
+        """Return what a baseline must have been asked, with the axes of scales."""
+        return {**super().asked(), **self.said}
 
     def bounds(self) -> Iterator[tuple[int, ...]]:
         """Yield the rows of each piece; of matrices their number first."""

@@ -23,6 +23,7 @@ from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes, former
 from lowprec.verify.questions.conversion_edits import of_conversions
+from lowprec.verify.questions.definitions import definition
 from lowprec.verify.questions.dot_changes import unless_refused
 from lowprec.verify.questions.edits import code_edits, specials_read, subnormals_read
 from lowprec.verify.questions.exact_edits import (
@@ -143,6 +144,11 @@ class ElementQuestion(Question):
             "rounding": str(self.projection.rounding),
             "saturation": str(self.projection.saturation),
         }
+
+    def asked(self) -> dict[str, Any]:
+        """Return what a baseline must have been asked, with the definitions of formats."""
+        formats = (*self.formats, *self.projection.via)
+        return {**super().asked(), "definitions": [definition(fmt) for fmt in formats]}
 
     def bounds(self) -> Iterator[tuple[int, ...]]:
         """Yield the first place of each piece, and the place behind its last."""

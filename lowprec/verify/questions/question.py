@@ -132,6 +132,10 @@ class Question(ABC):
     def facts(self) -> dict[str, Any]:
         """Return what was asked, as data."""
 
+    def asked(self) -> dict[str, Any]:
+        """Return what else a baseline must have been asked, as data: the words do not tell it."""
+        return {"any_nan": self.any_nan}
+
     @abstractmethod
     def bounds(self) -> Iterator[tuple[int, ...]]:
         """Yield where pieces begin and end, in the order of results."""

@@ -32,7 +32,8 @@ class Scaling:
         if isinstance(axis, tuple):
             raise ValueError(f"axis={axis} of scale= must be one axis; for blocks give scales with all axes")
         self.given = scale_values(scale)
-        self.spread = Spread("scale", *sizes_of("scale", self.given, shape, axis), shape)
+        spread, sizes = sizes_of("scale", self.given, shape, axis)
+        self.spread, self.sizes = Spread("scale", spread, sizes, shape), list(sizes)
         found = catalog.carrier(self.given.dtype)
         assert found is not None, "scales are float32 or float64"
         self.format: Format = found
@@ -50,7 +51,7 @@ class ScaledQuestion(ElementQuestion):
         got: Dump,
         **options: Any,
     ) -> None:
-        self.given, self.count = scaling.given, scaling.given.size
+        self.given, self.count, self.sizes = scaling.given, scaling.given.size, scaling.sizes
         both, operands = (formats[0], scaling.format, formats[1]), [values, scaling.spread]
         super().__init__("divide", operands, both, projection, got, **options)
 
@@ -70,6 +71,10 @@ class ScaledQuestion(ElementQuestion):
             "formats": [source.name, target.name],
             "scales": self.count,
         }
+
+    def asked(self) -> dict[str, Any]:
+        """Return what a baseline must have been asked, with how many elements share a scale."""
+        return {**super().asked(), "sizes": self.sizes}
 
     def changes(self) -> Iterator[Change]:
         """Yield scales that were used otherwise, and what changes any conversion."""
