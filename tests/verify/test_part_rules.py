@@ -52,7 +52,7 @@ OF_PRODUCTS = {
     "products 1 last place too large": (
         None,
         lambda x, y, lane: (x & 7 == 7) & (y & 7 == 7) & (lane > 3),
-        ("the trailing bits of x are all ones", "the trailing bits of y are all ones", "the lane is at least 4"),
+        (*(f"the trailing bits of {side} are all ones" for side in "xy"), "the lane is at least 4"),
     ),
 }
 

@@ -208,10 +208,8 @@ def test_sums_that_cancel_and_come_out_twice_as_large_are_named():
     asked = {"operation": "dot", "accumulation": "fp32_fma", "limit": 0}
     assert lp.compare((x.astype("f4"), y.astype("f4")), right.astype("f4"), **asked).agrees
     given = tuple(side.astype(ml_dtypes.float8_e4m3fn) for side in (x, y))
-    named(
-        lp.compare(given, held.astype("f4"), **asked),
-        "sums twice as large, in steps where the exponent of the sum less the largest of its terms is at most -3",
-    )
+    where = "the exponent of the sum less the largest of its terms is at most -3"
+    named(lp.compare(given, held.astype("f4"), **asked), f"sums twice as large, in steps where {where}")
 
 
 @pytest.mark.parametrize(
