@@ -26,6 +26,7 @@ from lowprec.arrays.lists import is_list
 from lowprec.arrays.outputs import output
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.kernels.engine import Backend
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.projection import DEFAULT
@@ -288,6 +289,7 @@ class BlockArray:
         codes, scales = self.codes.copy(), self.scales.copy()
         return self._made(codes, scales, self.format, self.axes, self.tensor_scale)
 
+    @usual_modes()
     def __eq__(self, other: object) -> bool:
         """Return whether two arrays have the same shape, axes, format, scales and codes: same bits, NaNs too.
 

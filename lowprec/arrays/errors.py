@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ErrorReport", "decibels", "report_of"]
+__all__ = ["ErrorReport", "decibels", "report_of", "sqnr"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -121,7 +121,7 @@ def report_of(
         size=size,
         non_finite=size - finite,
         lost=finite - counted,
-        sqnr=math.nan if largest and not noise else float(decibels(signal, noise, counted)),
+        sqnr=sqnr(signal, noise, largest, counted),
         mse=noise / counted if counted else math.nan,
         max_abs_error=largest,
         mean_error=error / counted if counted else math.nan,
@@ -131,6 +131,17 @@ def report_of(
         clipped_blocks=None if by_block is None else clipped_blocks / max(1, by_block.size),
         by_block=by_block,
     )
+
+
+def sqnr(signal: float, noise: float, largest: float, counted: int) -> float:
+    """Return the ratio of sums of squares in decibels; nan where squares left the range of float64.
+
+    `largest` is other than 0 if any result is inexact, whether its squared error is 0 or not.
+    """
+    if (largest and not noise) or (noise and math.isinf(signal)):
+        return math.nan
+    with np.errstate(all="ignore"):
+        return float(decibels(signal, noise, counted))
 
 
 def decibels(signal: Any, noise: Any, counted: Any) -> Any:

@@ -21,6 +21,7 @@ from lowprec.arrays.block_stream import largest_finite, tensor_of
 from lowprec.arrays.checks import Array, code_dtype, codes_operand, values_operand
 from lowprec.arrays.random import key_of
 from lowprec.kernels.engine import Backend
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 
@@ -165,6 +166,7 @@ def _tensor_scale(values: Any, fmt: BlockFormat, backend: Backend | None) -> Any
     return found.map_blocks(_scale_of, options=options, dtype=np.float32, meta=np.empty((), np.float32))
 
 
+@usual_modes()
 def _largest(chunk: Array) -> Array:
     """Return the largest finite magnitude: an integer, or the bits of a float64, in the same order."""
     most, exponent = largest_finite(values_operand(chunk))
@@ -172,6 +174,7 @@ def _largest(chunk: Array) -> Array:
     return np.full((1,) * chunk.ndim, bits, np.uint64)
 
 
+@usual_modes()
 def _scale_of(most: Any, *, options: Any) -> Array:
     whole = np.asarray(most, np.uint64).reshape(1)
     operand = values_operand(whole if options["integers"] else whole.view(np.float64))

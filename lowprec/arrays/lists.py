@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.modes import usual_modes
+
 __all__ = ["is_list", "listed"]
 
 #: Sequences whose elements are of one type, or that are one value.
@@ -25,6 +27,7 @@ def is_list(kind: type) -> bool:
     )
 
 
+@usual_modes()
 def listed(values: Any) -> npt.NDArray[Any]:
     """Return a list as an array; refuse numbers that NumPy's common type does not hold."""
     try:

@@ -607,6 +607,13 @@ def test_errors_whose_squares_float64_lacks_are_not_called_exact(name):
     assert lp.error_report(np.zeros(2), name).sqnr == np.inf
 
 
+def test_values_whose_squares_float64_lacks_are_not_called_exact():
+    """Squares of their errors are in its range."""
+    wide = lp.Format(exponent_bits=11, trailing_bits=20, bias=1024)
+    assert np.isnan(lp.error_report([1e155 * (1 + 2.0**-30)], wide).sqnr)
+    assert lp.error_report([2.0**520], wide).sqnr == np.inf
+
+
 @pytest.mark.parametrize("axis", [True, np.True_, (True, 0), [False]])
 def test_truth_values_are_no_axes(axis):
     """True would be axis 1, as Python counts."""
