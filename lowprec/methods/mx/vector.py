@@ -197,8 +197,8 @@ class Vector:
         centred = self.subtract(x, self.mean(x, keepdims=True))
         variance = self.mean(self.multiply(centred, centred), keepdims=True)
         normal = self.multiply(centred, self.inverse(self.sqrt(self.add(variance, eps))))
-        scaled = normal if weight is None else self.multiply(weight, normal)
-        return scaled if bias is None else self.add(scaled, bias)
+        scaled = normal if weight is None else self.multiply(reals(weight, "weight"), normal)
+        return scaled if bias is None else self.add(scaled, reals(bias, "bias"))
 
     # -- activations, and from the gradients of their outputs to those of their inputs --------------
 
