@@ -312,7 +312,8 @@ class BlockArray:
         """The codes without gaps, as `packed` has them, in the element's own type where DLPack has it.
 
         ``torch.from_dlpack(blocks)`` is float8_e4m3fn of MXFP8, and float4_e2m1fn_x2 of MXFP4 and NVFP4, with
-        pairs along the axis of the blocks, as `packed` has them. Scales are not part of it.
+        pairs along the axis of the blocks, as `packed` has them. Scales are not part of it, nor of what
+        ``torch.tensor`` and ``torch.as_tensor`` make of blocks: give these ``blocks.values()``.
         """
         return exported(np.ascontiguousarray(self.packed()), self.format.element, options)
 

@@ -55,7 +55,12 @@ def tensor_of(array: Array, device: Any = "cpu") -> Any:
     """Return an array as a torch tensor that shares its memory; ml_dtypes' types become torch's."""
     torch: Any = sys.modules["torch"]
     name = array.dtype.name
-    if array.dtype.kind == "V":  # of ml_dtypes
+    if array.dtype.isbuiltin == 2:  # of ml_dtypes
+        if not hasattr(torch, name):
+            raise TypeError(
+                f"torch has no type {name}, so results of a tensor cannot have it; give "
+                f"dtype='uint{8 * array.itemsize}' for the same codes as integers, or .numpy() of the tensor"
+            )
         bits = array.view(np.uint8 if array.itemsize == 1 else np.int16)
         return torch.from_numpy(bits).view(getattr(torch, name)).to(device)
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False)).to(device)

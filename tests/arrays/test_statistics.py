@@ -614,6 +614,12 @@ def test_values_whose_squares_float64_lacks_are_not_called_exact():
     assert lp.error_report([2.0**520], wide).sqnr == np.inf
 
 
+@pytest.mark.parametrize("name", ["e4m3fn", "mxfp4"])
+def test_reports_on_no_values_take_no_time_however_long_their_axes(name):
+    report = lp.error_report(np.empty((0, 1 << 50), np.int8), name)
+    assert (report.size, report.clipped) == (0, 0)
+
+
 @pytest.mark.parametrize("axis", [True, np.True_, (True, 0), [False]])
 def test_truth_values_are_no_axes(axis):
     """True would be axis 1, as Python counts."""
