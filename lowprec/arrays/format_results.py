@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lowprec.spec.block import BlockFormat
@@ -41,7 +41,7 @@ class Candidate:
     scaling: Scaling
     bits: float
     sqnr: float
-    by_tensor: Mapping[str, float]
+    by_tensor: Mapping[str, float] = field(hash=False)
 
     def __str__(self) -> str:
         """Return the format in words."""

@@ -214,6 +214,10 @@ def test_errors_whose_squares_are_zero_count_as_nan(array):
     assert exact.best().sqnr == exact.pareto[0].sqnr == np.inf
 
 
+def test_results_are_hashed(found):
+    assert len({found, dataclasses.replace(found), *found.rows}) == 1 + len(found.rows)
+
+
 def test_data_for_others(found):
     read = json.loads(json.dumps(found.as_dict()))
     assert len(read["candidates"]) == len(found.rows)

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import pickle
 import re
 from fractions import Fraction
 
@@ -612,6 +613,17 @@ def test_values_whose_squares_float64_lacks_are_not_called_exact():
     wide = lp.Format(exponent_bits=11, trailing_bits=20, bias=1024)
     assert np.isnan(lp.error_report([1e155 * (1 + 2.0**-30)], wide).sqnr)
     assert lp.error_report([2.0**520], wide).sqnr == np.inf
+
+
+@pytest.mark.parametrize("values", [[], [1.0, 2.3]])
+def test_reports_are_equal_to_their_pickles(values):
+    """With nan too; `by_block` is not compared."""
+    report = lp.error_report(values, "mxfp4")
+    copied = pickle.loads(pickle.dumps(report))
+    assert copied == report
+    assert {report, copied} == {report}
+    assert report != lp.error_report([1.5, 2.3], "mxfp4")
+    assert report != repr(report)
 
 
 @pytest.mark.parametrize("name", ["e4m3fn", "mxfp4"])
