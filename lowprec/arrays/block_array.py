@@ -381,6 +381,7 @@ class BlockArray:
         """Return the scales of a shape from their `swizzled` layout."""
         return unswizzle(lazy.in_memory("swizzled", swizzled), shape)
 
+    @usual_modes()
     def __repr__(self) -> str:
         count = self.scales.size
         parts = [

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.modes import usual_modes
+
 __all__ = ["ErrorReport", "decibels", "report_of", "sqnr"]
 
 Doubles = npt.NDArray[np.float64]
@@ -65,10 +67,12 @@ class ErrorReport:
     clipped_blocks: float | None = None
     by_block: Doubles | None = dataclasses.field(default=None, compare=False, repr=False)
 
+    @usual_modes()
     def __eq__(self, other: object) -> bool:
         """Return whether all numbers but `by_block` are equal, nan too."""
         return repr(self) == repr(other) if isinstance(other, ErrorReport) else NotImplemented
 
+    @usual_modes()
     def __hash__(self) -> int:
         return hash(repr(self))
 
@@ -90,6 +94,7 @@ class ErrorReport:
         odd = [name for name, value in found.items() if isinstance(value, float) and not math.isfinite(value)]
         return found | dict.fromkeys(odd)
 
+    @usual_modes()
     def __str__(self) -> str:
         blocks = (
             ""

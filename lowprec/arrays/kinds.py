@@ -273,10 +273,13 @@ def keeps_kind(
         names = [*signature.parameters][:count]
 
         @functools.wraps(verb)
-        @usual_modes()
         def kept(*values: Any, **options: Any) -> Any:
             if len(values) >= count and all([type(each) is np.ndarray for each in values[:count]]):
                 return verb(*values, **options)
+            return others(*values, **options)
+
+        @usual_modes()
+        def others(*values: Any, **options: Any) -> Any:
             given = [*values[:count], *(options[name] for name in names if name in options)]
             if not any(map(is_outside, given)):
                 return verb(*values, **options)

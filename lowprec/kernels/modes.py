@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from lowprec.kernels.jit import MODES, bound, exchange_modes, jit
 
 __all__ = ["usual_arithmetic", "usual_modes"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @jit
@@ -31,7 +33,7 @@ def _exchange() -> Callable[..., int]:
     return bound(exchange, (), (np.uint64(0),))
 
 
-class usual_modes(contextlib.ContextDecorator):
+class usual_modes:
     """A context, or a decorator, within which a thread rounds to nearest and keeps subnormals.
 
     Threads that the block starts have the same modes. On processors whose modes are unknown here they stay
@@ -45,9 +47,21 @@ class usual_modes(contextlib.ContextDecorator):
         if MODES is not None:
             _exchange()(self._before)
 
-    def _recreate_cm(self) -> usual_modes:
-        """Return a context for one call of a decorated function: several may run at once."""
-        return usual_modes()
+    def __call__(self, function: F) -> F:
+        """Return a function that runs in these modes, with less on the way than a `with` block has."""
+        if MODES is None:
+            return function
+
+        @functools.wraps(function)
+        def usual(*given: Any, **options: Any) -> Any:
+            change = _exchange()
+            before = change(MODES)
+            try:
+                return function(*given, **options)
+            finally:
+                change(before)
+
+        return cast(F, usual)
 
 
 @contextlib.contextmanager

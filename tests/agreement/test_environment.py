@@ -260,6 +260,7 @@ WITH_SCALES = [
     for scale in (2.0**-149, 2.0**-148)
 ]
 BFLOAT16_SCALES = lp.BlockFormat(name="scaled", element="e2m1fn", scale="bfloat16", size=16)
+SUBNORMALS = np.array([5e-324, -1e-310])
 TINY_32 = np.array([1e-40, -3e-39, 1e-38], np.float32)
 DIFFERENT = lp.compare(TINY_64, lp.encode(TINY_64, "bfloat16") ^ 1, "bfloat16")
 
@@ -294,6 +295,8 @@ def _of_many_kinds():
         unit.exp(TINY_32),
         str(lp.compare(TINY_64, lp.encode(TINY_64, "binary32") ^ 1, "binary32")),
         str(DIFFERENT),
+        str(lp.error_report(SUBNORMALS, "bfloat16")),
+        repr(second),
         repr(DIFFERENT.as_dict()),
     ]
     with pytest.raises(
