@@ -26,6 +26,7 @@ from lowprec.arrays.lists import is_list
 from lowprec.arrays.outputs import output
 from lowprec.arrays.packing import pack, packed_bytes, swizzle, unpack as unpack_codes, unswizzle
 from lowprec.kernels.engine import Backend
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.projection import DEFAULT
@@ -288,6 +289,7 @@ class BlockArray:
         codes, scales = self.codes.copy(), self.scales.copy()
         return self._made(codes, scales, self.format, self.axes, self.tensor_scale)
 
+    @usual_modes()
     def __eq__(self, other: object) -> bool:
         """Return whether two arrays have the same shape, axes, format, scales and codes: same bits, NaNs too.
 
@@ -310,7 +312,8 @@ class BlockArray:
         """The codes without gaps, as `packed` has them, in the element's own type where DLPack has it.
 
         ``torch.from_dlpack(blocks)`` is float8_e4m3fn of MXFP8, and float4_e2m1fn_x2 of MXFP4 and NVFP4, with
-        pairs along the axis of the blocks, as `packed` has them. Scales are not part of it.
+        pairs along the axis of the blocks, as `packed` has them. Scales are not part of it, nor of what
+        ``torch.tensor`` and ``torch.as_tensor`` make of blocks: give these ``blocks.values()``.
         """
         return exported(np.ascontiguousarray(self.packed()), self.format.element, options)
 
@@ -378,6 +381,7 @@ class BlockArray:
         """Return the scales of a shape from their `swizzled` layout."""
         return unswizzle(lazy.in_memory("swizzled", swizzled), shape)
 
+    @usual_modes()
     def __repr__(self) -> str:
         count = self.scales.size
         parts = [

@@ -38,7 +38,7 @@ def indexed(
     along = dict(zip(axes, sizes, strict=True))
     blocks = []
     for axis, item in enumerate(keys):
-        one = hasattr(item, "__index__") and not np.ndim(item) and not isinstance(item, (bool, np.bool_))
+        one = _is_integer(item)
         if not isinstance(item, slice) and not one:
             raise TypeError(
                 f"a BlockArray is indexed by integers and slices, not by {item!r}; use .values()[...]"
@@ -48,6 +48,15 @@ def indexed(
         blocks.append(_blocks(axis, item, shape[axis], along[axis]) if axis in along else item)
     gone = [axis for axis, item in enumerate(keys) if not isinstance(item, slice)]
     return keys, tuple(blocks), tuple(axis - sum(other < axis for other in gone) for axis in axes)
+
+
+def _is_integer(item: Any) -> bool:
+    """Return whether an object is one integer, and no truth value."""
+    try:
+        operator.index(item)
+    except TypeError:
+        return False
+    return not isinstance(item, (bool, np.bool_)) and not np.ndim(item)
 
 
 def _blocks(axis: int, item: Any, length: int, size: int) -> slice:
@@ -99,7 +108,11 @@ def reshaped(wanted: tuple[Any, ...], shape: Shape, axes: Shape, sizes: Shape) -
 
 def _filled(wanted: tuple[Any, ...], shape: Shape) -> Shape:
     """Return a shape with the length in place of -1."""
-    given = wanted[0] if len(wanted) == 1 and not hasattr(wanted[0], "__index__") else wanted
+    given = wanted[0] if len(wanted) == 1 and np.ndim(wanted[0]) else wanted
+    if not all(map(_is_integer, given)):
+        raise TypeError(
+            f"a shape is integers, or one tuple of them, and not {given!r}; -1 stands for the rest"
+        )
     new = tuple(map(operator.index, given))
     count, known = math.prod(shape), math.prod(each for each in new if each != -1)
     if new.count(-1) == 1 and known and count % known == 0:

@@ -401,10 +401,12 @@ def _shorter(shape: tuple[int, ...], axes: tuple[int, ...], sizes: tuple[int, ..
 
 
 def _blocked(array: Array, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
-    """View an array of whole blocks with the axes of their elements last."""
+    """View an array of whole blocks with the axes of their elements last, without others of length 1."""
     split: list[int] = []
     order, last = [], [0] * len(axes)
     for axis, length in enumerate(array.shape):
+        if axis not in axes and length == 1:  # for NumPy has 64 axes, and blocks have some of their own
+            continue
         order.append(len(split))
         if axis not in axes:
             split.append(length)
@@ -432,6 +434,8 @@ def _rows(array: Array, shape: tuple[int, ...], axes: tuple[int, ...], sizes: tu
 
 def _from_rows(rows: Array, array: Array, axes: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     """Write what `_rows` would return of an array to the array."""
+    if not array.size:
+        return
     sizes, full = _shorter(array.shape, axes, sizes), list(array.shape)
     for axis, size in zip(axes, sizes, strict=True):
         full[axis] += -full[axis] % size

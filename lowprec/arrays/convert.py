@@ -27,6 +27,7 @@ from lowprec.arrays.lazy import is_lazy
 from lowprec.arrays.outputs import refuse_other_order
 from lowprec.arrays.signatures import Cast, Decode, Encode, Quantize, Returns
 from lowprec.kernels.engine import Backend, check_backend
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format
@@ -131,25 +132,28 @@ def encode(
     key, done = (None, None) if scales is not None else calls.again(asked, values, out, flags, random, rng)
     if done is not None:
         return done
-    check_backend(backend)
-    if catalog.is_block(fmt):
-        whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
-        _only_blocks(whole, flags, out)
-        if scales is not None and rule is not None:
-            raise ValueError("rule= says how scales follow from values, scales= gives them; leave one out")
-        return block.encode(values, whole, axis, tensor_scale, random, rng, backend, scales)
-    if scales is not None:
-        raise ValueError(f"scales= is for block formats, not for {str(fmt)!r}; divide the values")
-    _no_blocks(fmt, axis, rule, tensor_scale)
-    target = catalog.format(fmt)
-    how = projection_of(target, rounding, saturation, projection, profile)
-    if is_outside(values) or is_lazy(random):
-        verb = functools.partial(encode, fmt=target, projection=how, backend=backend)
-        return apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
-    return calls.convert(
-        values_operand(values), target, how, code_dtype(target), random=random, rng=rng, flags=flags, out=out,
-        backend=backend, key=key,
-    )  # fmt: skip
+    with usual_modes():
+        check_backend(backend)
+        if catalog.is_block(fmt):
+            whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
+            _only_blocks(whole, flags, out)
+            if scales is not None and rule is not None:
+                raise ValueError(
+                    "rule= says how scales follow from values, scales= gives them; leave one out"
+                )
+            return block.encode(values, whole, axis, tensor_scale, random, rng, backend, scales)
+        if scales is not None:
+            raise ValueError(f"scales= is for block formats, not for {str(fmt)!r}; divide the values")
+        _no_blocks(fmt, axis, rule, tensor_scale)
+        target = catalog.format(fmt)
+        how = projection_of(target, rounding, saturation, projection, profile)
+        if is_outside(values) or is_lazy(random):
+            verb = functools.partial(encode, fmt=target, projection=how, backend=backend)
+            return apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
+        return calls.convert(
+            values_operand(values), target, how, code_dtype(target), random=random, rng=rng, flags=flags,
+            out=out, backend=backend, key=key,
+        )  # fmt: skip
 
 
 @Returns[Decode]()
@@ -219,17 +223,18 @@ def decode(
     key, done = calls.again(asked, codes, out, flags, None, None)
     if done is not None:
         return done
-    check_backend(backend)
-    source = catalog.format(fmt)
-    if is_outside(codes):
-        verb = functools.partial(decode, fmt=source, dtype=dtype, backend=backend)
-        return apply(verb, codes, flags=flags, out=out)
-    operand = codes_operand(codes, source)
-    refuse_other_order(out)
-    if dtype is None and isinstance(out, np.ndarray):
-        dtype = out.dtype
-    given, carrier = float_dtype(source, dtype)
-    return calls.convert(operand, carrier, DEFAULT, given, flags=flags, out=out, backend=backend, key=key)
+    with usual_modes():
+        check_backend(backend)
+        source = catalog.format(fmt)
+        if is_outside(codes):
+            verb = functools.partial(decode, fmt=source, dtype=dtype, backend=backend)
+            return apply(verb, codes, flags=flags, out=out)
+        operand = codes_operand(codes, source)
+        refuse_other_order(out)
+        if dtype is None and isinstance(out, np.ndarray):
+            dtype = out.dtype
+        given, carrier = float_dtype(source, dtype)
+        return calls.convert(operand, carrier, DEFAULT, given, flags=flags, out=out, backend=backend, key=key)
 
 
 @Returns[Quantize]()
@@ -298,30 +303,31 @@ def quantize(
     key, done = calls.again(asked, values, out, flags, random, rng)
     if done is not None:
         return done
-    check_backend(backend)
-    if catalog.is_block(fmt):
-        whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
-        _only_blocks(whole, flags, None)
-        rounded = block.quantize(values, whole, axis, tensor_scale, random, rng, out, backend)
-        return like(rounded, values, out=out)
-    _no_blocks(fmt, axis, rule, tensor_scale)
-    target = catalog.format(fmt)
-    how = projection_of(target, rounding, saturation, projection, profile)
-    if is_outside(values) or is_lazy(random):
-        verb = functools.partial(quantize, fmt=target, projection=how, backend=backend)
-        return apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
-    operand = values_operand(values)
-    refuse_other_order(out)
-    if isinstance(out, np.ndarray):
-        wanted: object = out.dtype
-    else:
-        kept = brings_dtype(values) and keeps_dtype(operand.array, target)
-        wanted = operand.array.dtype.newbyteorder("=") if kept else None
-    given, carrier = float_dtype(target, wanted)
-    return calls.convert(
-        operand, target, how, given, carrier, random=random, rng=rng, flags=flags, out=out, backend=backend,
-        key=key,
-    )  # fmt: skip
+    with usual_modes():
+        check_backend(backend)
+        if catalog.is_block(fmt):
+            whole = block.asked(fmt, rule, rounding, saturation, projection, profile)
+            _only_blocks(whole, flags, None)
+            rounded = block.quantize(values, whole, axis, tensor_scale, random, rng, out, backend)
+            return like(rounded, values, out=out)
+        _no_blocks(fmt, axis, rule, tensor_scale)
+        target = catalog.format(fmt)
+        how = projection_of(target, rounding, saturation, projection, profile)
+        if is_outside(values) or is_lazy(random):
+            verb = functools.partial(quantize, fmt=target, projection=how, backend=backend)
+            return apply(verb, values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
+        operand = values_operand(values)
+        refuse_other_order(out)
+        if isinstance(out, np.ndarray):
+            wanted: object = out.dtype
+        else:
+            kept = brings_dtype(values) and keeps_dtype(operand.array, target)
+            wanted = operand.array.dtype.newbyteorder("=") if kept else None
+        given, carrier = float_dtype(target, wanted)
+        return calls.convert(
+            operand, target, how, given, carrier, random=random, rng=rng, flags=flags, out=out,
+            backend=backend, key=key,
+        )  # fmt: skip
 
 
 @Returns[Cast]()
@@ -370,16 +376,17 @@ def cast(
     key, done = calls.again(asked, codes, out, flags, random, rng)
     if done is not None:
         return done
-    check_backend(backend)
-    origin, goal = catalog.format(source), catalog.format(target)
-    rule = projection_of(goal, rounding, saturation, projection, profile)
-    if is_outside(codes) or is_lazy(random):
-        verb = functools.partial(cast, source=origin, target=goal, projection=rule, backend=backend)
-        return apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
-    return calls.convert(
-        codes_operand(codes, origin), goal, rule, code_dtype(goal), random=random, rng=rng, flags=flags,
-        out=out, backend=backend, key=key,
-    )  # fmt: skip
+    with usual_modes():
+        check_backend(backend)
+        origin, goal = catalog.format(source), catalog.format(target)
+        rule = projection_of(goal, rounding, saturation, projection, profile)
+        if is_outside(codes) or is_lazy(random):
+            verb = functools.partial(cast, source=origin, target=goal, projection=rule, backend=backend)
+            return apply(verb, codes, fmt=goal, rule=rule, random=random, rng=rng, flags=flags, out=out)
+        return calls.convert(
+            codes_operand(codes, origin), goal, rule, code_dtype(goal), random=random, rng=rng, flags=flags,
+            out=out, backend=backend, key=key,
+        )  # fmt: skip
 
 
 def _only_blocks(fmt: BlockFormat, flags: object, out: object) -> None:

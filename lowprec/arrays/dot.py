@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -137,8 +137,14 @@ def dot(
     left, right = factors("x", x, how, 0, -1, backend), factors("y", y, how, 1, -1, backend)
     check_shapes("dot", left, right, -1)
     shape = broadcast_outer("dot", left, right, left.shape[:-1], right.shape[:-1])
-    pair = (left.rows((*shape, left.shape[-1])), right.rows((*shape, left.shape[-1])))
-    outputs = _Outputs(shape, (1, len(pair[0].codes), 1), True)
+    count, length = math.prod(shape), left.shape[-1]
+    one = right.single(1) if count > 1 else None
+    if one is not None:  # a row that all others meet is a matrix of one row
+        pair = left.rows((*shape, length)), one.rows((1, length))
+        outputs = _Outputs(shape, (1, count, 1), False)
+    else:
+        pair = left.rows((*shape, length)), right.rows((*shape, length))
+        outputs = _Outputs(shape, (1, count, 1), True)
     return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
 
 
@@ -207,10 +213,17 @@ def matmul(
     right = right.transposed()
     outer = broadcast_outer("matmul", left, right, left.shape[:-2], right.shape[:-2])
     (m, length), n = left.shape[-2:], right.shape[-2]
-    count = int(np.prod(outer, dtype=np.int64))
+    count = math.prod(outer) if m and n else 0
     shape = (*outer, *(() if row else (m,)), *(() if column else (n,)))
-    pair = left.rows((*outer, m, length)), right.rows((*outer, n, length), turned=True)
-    outputs = _Outputs(shape, (count, m, n), False)
+    if (one := right.single(2)) is not None:  # which all rows of x meet
+        pair = left.rows((*outer, m, length)), one.rows((n, length), turned=True)
+        outputs = _Outputs(shape, (1, count * m, n), False)
+    else:
+        pair = left.rows(left.shape), right.rows(right.shape)
+        each = (left.shape[:-2], right.shape[:-2]) if count else ()
+        numbers = (np.arange(math.prod(own)).reshape(own) for own in each)
+        matrices = [np.broadcast_to(some, outer).reshape(-1) for some in numbers]
+        outputs = _Outputs(shape, (count, m, n), False, matrices)
     return _run(how, *pair, outputs, addend, rng, dtype, out, backend, progress)
 
 
@@ -272,6 +285,10 @@ class _Outputs(NamedTuple):
     shape: tuple[int, ...]
     layout: tuple[int, int, int]
     paired: bool  #: row i of y belongs to row i of x
+    matrices: Sequence[Sequence[int] | Array] = (
+        (0,),
+        (0,),
+    )  #: for each product the number of that of x and of y
 
     @property
     def size(self) -> int:
@@ -325,7 +342,7 @@ def _run(
 
 def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: object, way: _Way) -> Array:
     """Return the codes of all outputs, as 64-bit words."""
-    shape, layout, paired = outputs
+    shape, layout, paired, matrices = outputs
     into = how.output[0]
     if (
         isinstance(into, Codebook)
@@ -346,8 +363,9 @@ def _codes(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: objec
     program = engine.lower(request)
     most = _steps(program.rows, layout, x.codes.shape[1]) if way.step else layout[1]
     for number in range(layout[0]):
-        left, right = part_of(x, number, layout[0]), part_of(y, number, layout[0])
-        for some, first in _runs(way.rng, shape, layout, number, paired, most):
+        left = part_of(x, matrices[0][number], layout[1])
+        right = part_of(y, matrices[1][number], layout[1 if paired else 2])
+        for some, first in _runs(way.rng, shape, layout, number, most):
             theirs = right.at(some) if paired else right
             added, made = addends[number][some], codes[number][some]
             program.run(left.at(some), theirs, added, made, way.key, first, paired, share_rows)
@@ -392,7 +410,7 @@ def _in_splits(how: Accumulation, x: Rows, y: Rows, outputs: _Outputs, addend: A
 
 
 def _runs(
-    rng: object, shape: tuple[int, ...], layout: tuple[int, int, int], number: int, paired: bool, most: int
+    rng: object, shape: tuple[int, ...], layout: tuple[int, int, int], number: int, most: int
 ) -> Iterator[tuple[slice, int]]:  # fmt: skip
     """Rows of a matrix whose outputs follow each other, and the place of the first, for random integers.
 
@@ -407,7 +425,7 @@ def _runs(
     for origin, length, whole in zip(rng.origin, shape, rng.within, strict=True):
         places = places[..., None] * whole + np.arange(origin, origin + length)
     firsts = places.reshape(layout)[number, :, :1]
-    step = shape[-1] if paired and shape else 1
+    step = shape[-1] if layout[2] == 1 and shape else 1
     for row in range(0, layout[1], step):
         yield slice(row, row + step), int(firsts[row, 0])
 

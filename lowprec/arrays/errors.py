@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ErrorReport", "decibels", "report_of"]
+from lowprec.kernels.modes import usual_modes
+
+__all__ = ["ErrorReport", "decibels", "report_of", "sqnr"]
 
 Doubles = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ErrorReport:
     """Report of what a format did to values; str() is a short table.
 
@@ -65,6 +67,15 @@ class ErrorReport:
     clipped_blocks: float | None = None
     by_block: Doubles | None = dataclasses.field(default=None, compare=False, repr=False)
 
+    @usual_modes()
+    def __eq__(self, other: object) -> bool:
+        """Return whether all numbers but `by_block` are equal, nan too."""
+        return repr(self) == repr(other) if isinstance(other, ErrorReport) else NotImplemented
+
+    @usual_modes()
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     @property
     def worst_block(self) -> float | None:
         """The smallest `sqnr` of a block, or None where there are no blocks with values."""
@@ -83,6 +94,7 @@ class ErrorReport:
         odd = [name for name, value in found.items() if isinstance(value, float) and not math.isfinite(value)]
         return found | dict.fromkeys(odd)
 
+    @usual_modes()
     def __str__(self) -> str:
         blocks = (
             ""
@@ -121,7 +133,7 @@ def report_of(
         size=size,
         non_finite=size - finite,
         lost=finite - counted,
-        sqnr=math.nan if largest and not noise else float(decibels(signal, noise, counted)),
+        sqnr=sqnr(signal, noise, largest, counted),
         mse=noise / counted if counted else math.nan,
         max_abs_error=largest,
         mean_error=error / counted if counted else math.nan,
@@ -131,6 +143,17 @@ def report_of(
         clipped_blocks=None if by_block is None else clipped_blocks / max(1, by_block.size),
         by_block=by_block,
     )
+
+
+def sqnr(signal: float, noise: float, largest: float, counted: int) -> float:
+    """Return the ratio of sums of squares in decibels; nan where squares left the range of float64.
+
+    `largest` is other than 0 if any result is inexact, whether its squared error is 0 or not.
+    """
+    if (largest and not noise) or (noise and math.isinf(signal)):
+        return math.nan
+    with np.errstate(all="ignore"):
+        return float(decibels(signal, noise, counted))
 
 
 def decibels(signal: Any, noise: Any, counted: Any) -> Any:

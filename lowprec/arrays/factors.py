@@ -52,9 +52,8 @@ class Scales(NamedTuple):
     tensor: float
 
 
-def part_of(rows: Rows, number: int, count: int) -> Rows:
-    """Return the rows of one of `count` matrices."""
-    each = len(rows.codes) // count
+def part_of(rows: Rows, number: int, each: int) -> Rows:
+    """Return the rows of one of several matrices of so many rows."""
     return rows.at(slice(number * each, (number + 1) * each))
 
 
@@ -104,6 +103,13 @@ class Side(NamedTuple):
     def expanded(self, axis: int) -> Side:
         """Return the side with one more axis of length 1."""
         return self._changed(lambda array: np.expand_dims(array, axis))
+
+    def single(self, axes: int) -> Side | None:
+        """Return the side with its last axes alone if it is one row, or one matrix; else None."""
+        if len(self.shape) == axes:
+            return self
+        alone = math.prod(self.shape[:-axes]) == 1
+        return self._changed(lambda array: array.reshape(array.shape[-axes:])) if alone else None
 
     def transposed(self) -> Side:
         """Return the side with the last two axes exchanged."""

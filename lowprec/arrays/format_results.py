@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lowprec.spec.block import BlockFormat
@@ -31,7 +31,8 @@ class Candidate:
     bits : float
         For each value: its code, and its shares of the scales of its block and tensor; blocks count as full.
     sqnr : float
-        Signal to quantisation noise in decibels, of all tensors together; -inf where a result is not finite.
+        Signal to quantisation noise in decibels, of all tensors together; -inf where a result is not finite,
+        nan where squares leave the range of float64, as for `ErrorReport`, which ranks below all numbers.
     by_tensor : mapping of str to float
         The same of each tensor.
     """
@@ -40,7 +41,7 @@ class Candidate:
     scaling: Scaling
     bits: float
     sqnr: float
-    by_tensor: Mapping[str, float]
+    by_tensor: Mapping[str, float] = field(hash=False)
 
     def __str__(self) -> str:
         """Return the format in words."""
@@ -67,7 +68,7 @@ class FormatSweep:
         """Candidates that no other one beats with as few bits."""
         front: list[Candidate] = []
         for row in self.rows:
-            if not front or row.sqnr > front[-1].sqnr:
+            if not front or _rank(row) > _rank(front[-1]):
                 front.append(row)
         return tuple(front)
 
@@ -84,7 +85,7 @@ class FormatSweep:
             raise ValueError(
                 f"no candidate has at most {bits} bits for each value; the least is {self.rows[0].bits:g}"
             )
-        return max(served, key=lambda row: row.sqnr)
+        return max(served, key=_rank)
 
     def __str__(self) -> str:
         lines = [
@@ -118,4 +119,9 @@ class FormatSweep:
 
 def sorted_rows(rows: list[Candidate]) -> tuple[Candidate, ...]:
     """Return candidates by ascending bits, the best first where they are equal."""
-    return tuple(sorted(rows, key=lambda row: (row.bits, -row.sqnr)))
+    return tuple(sorted(rows, key=lambda row: (row.bits, -_rank(row)[0], -_rank(row)[1])))
+
+
+def _rank(row: Candidate) -> tuple[float, bool]:
+    """Return what grows with a candidate's rank: nan comes below numbers and above -inf."""
+    return (-math.inf, True) if math.isnan(row.sqnr) else (row.sqnr, False)

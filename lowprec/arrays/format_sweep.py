@@ -19,7 +19,7 @@ import numpy.typing as npt
 from lowprec.arrays import lazy
 from lowprec.arrays.checks import values_operand
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.errors import decibels
+from lowprec.arrays.errors import sqnr
 from lowprec.arrays.format_results import Candidate, FormatSweep, Scaling, sorted_rows
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.statistics import error_report, scale_for
@@ -53,6 +53,13 @@ class _Trial(NamedTuple):
 
     format: Format | BlockFormat
     scaling: Scaling
+
+
+class _Noise(NamedTuple):
+    """Errors of a candidate on a tensor."""
+
+    squares: float  #: their sum; infinity where a result is not finite
+    inexact: bool  #: whether there is any, also if its square is 0
 
 
 def elements_of(width: int) -> tuple[Format, ...]:
@@ -136,7 +143,8 @@ def sweep_formats(
     Raises
     ------
     ValueError
-        No finite value but zeros; a width outside 2 to 8; neither a width nor elements.
+        No finite value but zeros; a width outside 2 to 8; neither a width nor elements; values whose squares
+        leave the range of float64, above 1e154, or those of all errors, below 1e-162.
 
     Source: [OCPMX] 5 for blocks; docs/finding-formats.md.
     """
@@ -164,6 +172,12 @@ def sweep_formats(
         _row(trial, {name: sums[place, name] for name in tensors}, counts)
         for place, trial in enumerate(trials)
     ]
+    if not any(row.sqnr > -math.inf for row in rows) and any(math.isnan(row.sqnr) for row in rows):
+        raise ValueError(
+            f"squares of these values, up to {amax:.3g}, or of their errors leave the range of float64, so "
+            f"candidates cannot be ranked; give values times a power of two, such as "
+            f"np.ldexp(values, {-math.frexp(amax)[1]})"
+        )
     return FormatSweep(sorted_rows(rows), sum(counts.values()))
 
 
@@ -251,7 +265,7 @@ def _trials(
 # -- errors ---------------------------------------------------------------------------------------------
 
 
-def _row(trial: _Trial, sums: Mapping[str, tuple[float, float]], counts: Mapping[str, int]) -> Candidate:
+def _row(trial: _Trial, sums: Mapping[str, tuple[float, _Noise]], counts: Mapping[str, int]) -> Candidate:
     """Return the candidate with its errors."""
     counted = sum(counts.values())
     if isinstance(trial.format, BlockFormat):
@@ -259,18 +273,15 @@ def _row(trial: _Trial, sums: Mapping[str, tuple[float, float]], counts: Mapping
     else:
         bits, scaled = float(trial.format.width), trial.scaling == "tensor"
     bits += 32 * len(sums) / counted if scaled else 0
-    by_tensor = {name: _ratio(*each, counts[name]) for name, each in sums.items()}
-    signal, noise = (sum(each) for each in zip(*sums.values(), strict=True))
-    return Candidate(trial.format, trial.scaling, bits, _ratio(signal, noise, counted), by_tensor)
+    by_tensor = {name: sqnr(signal, *noise, counts[name]) for name, (signal, noise) in sums.items()}
+    signals, noises = zip(*sums.values(), strict=True)
+    squares, inexact = (sum(each) for each in zip(*noises, strict=True))
+    whole = sqnr(sum(signals), squares, inexact, counted)
+    return Candidate(trial.format, trial.scaling, bits, whole, by_tensor)
 
 
-def _ratio(signal: float, noise: float, counted: int) -> float:
-    with np.errstate(all="ignore"):
-        return float(decibels(signal, noise, counted))
-
-
-def _noise_of(values: Array, exact: Doubles, trial: _Trial, axis: int) -> float:
-    """Return the sum of squared errors of a candidate."""
+def _noise_of(values: Array, exact: Doubles, trial: _Trial, axis: int) -> _Noise:
+    """Return the errors of a candidate."""
     backend: Any = "scalar" if values.size < _MANY else None
     fmt = trial.format
     if isinstance(fmt, BlockFormat):
@@ -285,11 +296,12 @@ def _axis_of(fmt: BlockFormat, axis: int) -> int | None:
     return axis if len(fmt.sizes) == 1 else None
 
 
-def _noise(exact: Doubles, made: Doubles) -> float:
-    """Return the sum of squared errors; infinity where a result is not finite. `made` is overwritten."""
+def _noise(exact: Doubles, made: Doubles) -> _Noise:
+    """Return the errors of results. `made` is overwritten."""
     made -= exact
+    inexact = bool(made.any())
     noise = float(np.sum(np.square(made, out=made)))
-    return noise if math.isfinite(noise) else math.inf
+    return _Noise(noise if math.isfinite(noise) else math.inf, inexact)
 
 
 def _scales(exact: Doubles, fmt: Format, scaling: Scaling) -> list[float]:
@@ -310,7 +322,7 @@ def _scaled(values: Array, exact: Doubles, fmt: Format, scale: float, backend: A
     return np.asarray(decode(codes, fmt, dtype=np.float64)) * scale
 
 
-def _lazily(tensors: Mapping[str, Any], trials: list[_Trial], axis: int) -> dict[Any, tuple[float, float]]:
+def _lazily(tensors: Mapping[str, Any], trials: list[_Trial], axis: int) -> dict[Any, tuple[float, _Noise]]:
     """Return the sums of Dask arrays, all in one computation."""
     asked: dict[Any, Any] = {}
     for (place, trial), (name, values) in itertools.product(enumerate(trials), tensors.items()):
@@ -326,7 +338,10 @@ def _lazily(tensors: Mapping[str, Any], trials: list[_Trial], axis: int) -> dict
     return {
         key: (
             float(known[key[1]]),
-            math.inf if report.lost else report.mse * report.size if report.size else 0.0,
+            _Noise(
+                math.inf if report.lost else report.mse * report.size if report.size else 0.0,
+                report.max_abs_error > 0,
+            ),
         )
         for key, report in zip(asked, reports, strict=True)
     }

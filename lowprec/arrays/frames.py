@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.modes import usual_modes
+
 __all__ = ["common_type", "is_arrow", "is_frame", "typed_parts", "whole_of"]
 
 Array = npt.NDArray[Any]
@@ -99,6 +101,7 @@ def common_type(kinds: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
         return np.dtype(object)
 
 
+@usual_modes()
 def whole_of(parts: dict[np.dtype[Any], tuple[Array, Array]]) -> Array:
     """Return the elements of a frame in one type, which must hold them all."""
     if len(parts) == 1:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lowprec.arrays import lazy
 from lowprec.arrays.checks import broadcast_shape, projection as projection_of, values_operand
-from lowprec.arrays.kinds import check_labels, like
+from lowprec.arrays.kinds import check_beside, check_labels, like
 from lowprec.arrays.operations import Like, Options, operate, result_type, wanted_type
 from lowprec.arrays.outputs import outputs
 from lowprec.arrays.progress import Progress, reporting
@@ -122,6 +122,7 @@ def _called(
     if any(map(lazy.is_lazy, (*values, options.get("random")))):
         raise TypeError(f"progress= of {name} is for arrays in memory, not for lazy ones; leave it out")
     check_labels(*values, random=options.get("random"))
+    check_beside(values, None, options.get("out"))
     try:
         return like(_in_parts(name, values, fmt, progress, options), *values, out=options.get("out"))
     except ValueError:

@@ -22,12 +22,14 @@ from lowprec.arrays.checks import Array, as_array, broadcast_shape, is_tensor
 from lowprec.arrays.frames import common_type, is_frame, typed_parts
 from lowprec.arrays.outputs import outputs
 from lowprec.arrays.random import words_for
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
 
 __all__ = [
     "apply",
     "brings_dtype",
+    "check_beside",
     "check_labels",
     "check_products",
     "is_outside",
@@ -53,7 +55,12 @@ def tensor_of(array: Array, device: Any = "cpu") -> Any:
     """Return an array as a torch tensor that shares its memory; ml_dtypes' types become torch's."""
     torch: Any = sys.modules["torch"]
     name = array.dtype.name
-    if array.dtype.kind == "V":  # of ml_dtypes
+    if array.dtype.isbuiltin == 2:  # of ml_dtypes
+        if not hasattr(torch, name):
+            raise TypeError(
+                f"torch has no type {name}, so results of a tensor cannot have it; give "
+                f"dtype='uint{8 * array.itemsize}' for the same codes as integers, or .numpy() of the tensor"
+            )
         bits = array.view(np.uint8 if array.itemsize == 1 else np.int16)
         return torch.from_numpy(bits).view(getattr(torch, name)).to(device)
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False)).to(device)
@@ -105,6 +112,30 @@ def _check_joined(name: str, other: Any, axes: list[Any]) -> None:
         )
 
 
+def check_beside(operands: tuple[Any, ...], random: Any, out: Any) -> None:
+    """Refuse a frame beside operands whose kind or shape the results have, which lose its names."""
+    frame = None if out is not None else next(filter(is_frame, operands), None)
+    if frame is None or any(map(lazy.is_named, operands)):  # which `lazy` refuses
+        return
+    other = next((each for each in operands if is_tensor(each) or lazy.is_dask(each)), None)
+    what = "an array of a larger shape"
+    other = random if other is None and lazy.is_dask(random) else other
+    if other is not None:
+        what = f"{type(other).__name__} of {type(other).__module__.partition('.')[0]}"
+    elif not any(_is_larger(np.shape(each), frame.shape) for each in operands):
+        return
+    raise TypeError(
+        f"results of {type(frame).__name__} beside {what} have no place for the names of a frame; give its "
+        ".to_numpy()"
+    )
+
+
+def _is_larger(shape: tuple[int, ...], than: tuple[int, ...]) -> bool:
+    """Return whether a shape that broadcasts with another makes that one larger."""
+    pairs = zip(reversed(shape), reversed(than), strict=False)
+    return len(shape) > len(than) or any(own == 1 != length for length, own in pairs)
+
+
 def check_products(x: Any, y: Any, along: int, scales: Any, joined: dict[str, Any]) -> None:
     """Refuse frames in a product whose names differ along K, or along the same rows or columns."""
     if is_frame(x) and is_frame(y) and not _equal(x.axes[-1], y.axes[along]):
@@ -153,6 +184,7 @@ def apply(
     also as `random`, give lazy or named results. `fmt` and `rule` say how random integers are shared.
     """
     check_labels(*operands, random=random)
+    check_beside(operands, random, out)
     given = {"random": random, "rng": rng, "flags": flags, "out": out}
     if any(map(lazy.is_lazy, (*operands, random))):
         return lazy.apply(verb, *operands, fmt=fmt, rule=rule, **given)
@@ -244,6 +276,10 @@ def keeps_kind(
         def kept(*values: Any, **options: Any) -> Any:
             if len(values) >= count and all([type(each) is np.ndarray for each in values[:count]]):
                 return verb(*values, **options)
+            return others(*values, **options)
+
+        @usual_modes()
+        def others(*values: Any, **options: Any) -> Any:
             given = [*values[:count], *(options[name] for name in names if name in options)]
             if not any(map(is_outside, given)):
                 return verb(*values, **options)

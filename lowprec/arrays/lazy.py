@@ -46,6 +46,7 @@ __all__ = [
     "place_of",
     "present",
     "refuse",
+    "renewed",
     "trial",
     "words",
 ]
@@ -331,8 +332,16 @@ def _check_coordinates(*arrays: Any, exclude: Any) -> None:
 def named(data: Any, dims: Any, values: Any, changed: set[Any]) -> Any:
     """Return an array with the name, attributes and coordinates of values, except those along `changed`."""
     xarray: Any = importlib.import_module("xarray")
-    coords = {name: each for name, each in values.coords.items() if not changed & set(each.dims)}
+    known = values.coords.to_dataset()
+    coords = known.drop_vars([name for name, each in known.coords.items() if changed & set(each.dims)]).coords
     return xarray.DataArray(data, dims=dims, coords=coords, name=values.name, attrs=values.attrs)
+
+
+def renewed(values: Any, data: Any) -> Any:
+    """Return an xarray object with other data, without `encoding`, which says how files hold the old data."""
+    made = values.copy(data=data)
+    made.encoding = {}
+    return made
 
 
 def dask_of(values: Any) -> Any:

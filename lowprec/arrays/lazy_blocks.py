@@ -21,6 +21,7 @@ from lowprec.arrays.block_stream import largest_finite, tensor_of
 from lowprec.arrays.checks import Array, code_dtype, codes_operand, values_operand
 from lowprec.arrays.random import key_of
 from lowprec.kernels.engine import Backend
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 
@@ -62,7 +63,7 @@ def encode(verb: Verb, values: Any, asked: Asked) -> Any:
         made = _of_data(encode, verb, values, asked)
         values = lazy.as_named(values)
         scales = lazy.named(made.scales, values.dims, values, {values.dims[axis] for axis in axes})
-        return type(made)._made(values.copy(data=made.codes), scales, fmt, axes, made.tensor_scale)
+        return type(made)._made(lazy.renewed(values, made.codes), scales, fmt, axes, made.tensor_scale)
     mapped, values, empty, tensor = over_chunks(verb, values, asked)
     made = mapped(dtype=object, meta=np.empty(empty.shape, object))
     codes = made.map_blocks(_codes, dtype=empty.codes.dtype, meta=empty.codes)
@@ -75,7 +76,7 @@ def quantize(verb: Verb, values: Any, asked: Asked) -> Any:
     """Lazy values rounded to those of blocks, by `verb` as by `encode`."""
     asked = by_name(values, asked)
     if lazy.is_named(values):
-        return values.copy(data=_of_data(quantize, verb, values, asked))
+        return lazy.renewed(values, _of_data(quantize, verb, values, asked))
     mapped, _, empty, _ = over_chunks(verb, values, asked)
     return mapped(dtype=empty.dtype, meta=empty)
 
@@ -165,6 +166,7 @@ def _tensor_scale(values: Any, fmt: BlockFormat, backend: Backend | None) -> Any
     return found.map_blocks(_scale_of, options=options, dtype=np.float32, meta=np.empty((), np.float32))
 
 
+@usual_modes()
 def _largest(chunk: Array) -> Array:
     """Return the largest finite magnitude: an integer, or the bits of a float64, in the same order."""
     most, exponent = largest_finite(values_operand(chunk))
@@ -172,6 +174,7 @@ def _largest(chunk: Array) -> Array:
     return np.full((1,) * chunk.ndim, bits, np.uint64)
 
 
+@usual_modes()
 def _scale_of(most: Any, *, options: Any) -> Array:
     whole = np.asarray(most, np.uint64).reshape(1)
     operand = values_operand(whole if options["integers"] else whole.view(np.float64))
@@ -192,7 +195,7 @@ def decode(verb: Verb, blocks: Any, dtype: np.dtype[Any]) -> Any:
     made = functools.partial(type(blocks)._made, fmt=blocks.format, axes=blocks.axes)
     if lazy.is_named(codes):
         plain = made(codes.data, lazy.plain(scales), tensor_scale=tensor)
-        return codes.copy(data=decode(verb, plain, dtype) if plain.is_lazy else verb(plain))
+        return lazy.renewed(codes, decode(verb, plain, dtype) if plain.is_lazy else verb(plain))
     da: Any = importlib.import_module("dask.array")
     names = tuple(range(codes.ndim))
     return da.blockwise(
@@ -227,7 +230,7 @@ def parts_of(
         parts[1] = lazy.dask_of(parts[1]).rechunk(grids(parts[0].chunks, fmt, axes))
     found = [_checked(part, kind) for part, kind in zip(parts, (fmt.element, fmt.scale), strict=True)]
     return tuple(
-        given.copy(data=part) if lazy.is_named(given) else part
+        lazy.renewed(given, part) if lazy.is_named(given) else part
         for given, part in zip((codes, scales), found, strict=True)
     )
 

@@ -5,26 +5,35 @@ Floor 3.
 
 from __future__ import annotations
 
+import functools
 from array import array as typed_array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.kernels.modes import usual_modes
+
 __all__ = ["is_list", "listed"]
 
 #: Sequences whose elements are of one type, or that are one value.
-_OF_ONE_TYPE = (str, bytes, bytearray, memoryview, range, typed_array)
+_OF_ONE_TYPE = (str, bytes, bytearray, memoryview, range, typed_array, np.dtype)
+#: Attributes of arrays, and of mappings.
+_NO_LIST = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__", "keys")
 
 
-def is_list(kind: type) -> bool:
-    """Return whether NumPy reads such objects element by element, and looks for a common type."""
-    return (
-        issubclass(kind, Sequence) and not issubclass(kind, _OF_ONE_TYPE) and not hasattr(kind, "__array__")
-    )
+def _is_list(kind: type) -> bool:
+    """Return whether a class is a sequence by name, or by what it has."""
+    listed = issubclass(kind, Sequence) or (hasattr(kind, "__len__") and hasattr(kind, "__getitem__"))
+    return listed and not issubclass(kind, _OF_ONE_TYPE) and not any(hasattr(kind, name) for name in _NO_LIST)
 
 
+#: Returns whether NumPy reads objects of a class element by element, and looks for a common type.
+is_list: Callable[[type], bool] = functools.lru_cache(maxsize=512)(_is_list)
+
+
+@usual_modes()
 def listed(values: Any) -> npt.NDArray[Any]:
     """Return a list as an array; refuse numbers that NumPy's common type does not hold."""
     try:

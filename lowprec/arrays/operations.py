@@ -26,6 +26,7 @@ from lowprec.arrays.kinds import apply, is_outside
 from lowprec.arrays.lazy import is_lazy
 from lowprec.arrays.outputs import refuse_other_order
 from lowprec.kernels.engine import Backend, check_backend
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.profiles import Profile
@@ -84,23 +85,26 @@ def operate(
     key, done = calls.again_all(asked, values, out, flags, random, rng)
     if done is not None:
         return done
-    check_backend(backend)
-    target = catalog.format(fmt)
-    how = projection_of(target, rounding, saturation, projection, profile)
-    if is_lazy(random) or any(map(is_outside, values)):
-        verb = functools.partial(
-            _operate_on, operation, fmt=target, projection=how, dtype=dtype, backend=backend
+    with usual_modes():
+        check_backend(backend)
+        target = catalog.format(fmt)
+        how = projection_of(target, rounding, saturation, projection, profile)
+        if is_lazy(random) or any(map(is_outside, values)):
+            verb = functools.partial(
+                _operate_on, operation, fmt=target, projection=how, dtype=dtype, backend=backend
+            )
+            return apply(verb, *values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
+        operands = [values_operand(given) for given in values]
+        for name, operand in zip("xyz"[: 1 if operation == "scaleb" else 3], operands, strict=False):
+            refuse_codes(name, operand.array, target, operation)
+        if operation == "scaleb" and operands[1].fmt.exponent_bits and operands[1].array.size:
+            raise TypeError(
+                f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')"
+            )
+        given, carrier = result_type(target, wanted_type(dtype, out))
+        return codes_of(
+            operation, operands, target, how, given, carrier, random, rng, flags, out, backend, key
         )
-        return apply(verb, *values, fmt=target, rule=how, random=random, rng=rng, flags=flags, out=out)
-    operands = [values_operand(given) for given in values]
-    for name, operand in zip("xyz"[: 1 if operation == "scaleb" else 3], operands, strict=False):
-        refuse_codes(name, operand.array, target, operation)
-    if operation == "scaleb" and operands[1].fmt.exponent_bits and operands[1].array.size:
-        raise TypeError(
-            f"scaleb takes integers as powers of two, not {operands[1].array.dtype}; use .astype('int32')"
-        )
-    given, carrier = result_type(target, wanted_type(dtype, out))
-    return codes_of(operation, operands, target, how, given, carrier, random, rng, flags, out, backend, key)
 
 
 def _operate_on(operation: str, *values: Any, **keywords: Any) -> Any:

@@ -208,7 +208,8 @@ def ulp(x: npt.ArrayLike, fmt: Like) -> Any:
     Returns
     -------
     gaps : array of float, shape (...)
-        float32 where the format's own values are, else float64. NaN of infinities and NaN.
+        float32 where the format's own values are, to which gaps of codebooks are rounded, else float64. NaN
+        of infinities and NaN.
     """
     known = catalog.format(fmt)
     if isinstance(known, Codebook):

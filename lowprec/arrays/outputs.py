@@ -18,7 +18,7 @@ def output(
     if out is None:
         return None
     if not isinstance(out, np.ndarray):
-        viewable = is_tensor(out) and out.itemsize == wanted.itemsize and wanted.kind != "V"  # type: ignore[attr-defined]
+        viewable = is_tensor(out) and out.itemsize == wanted.itemsize and wanted.isbuiltin != 2  # type: ignore[attr-defined]
         hint = f"; give {name}.view(torch.{wanted}).numpy()" if viewable else ""
         raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}{hint}")
     if isinstance(out, np.ma.MaskedArray):

@@ -63,7 +63,9 @@ def pack(codes: Array, fmt: Format, axis: int = -1) -> Array:
             b >> np.uint8(2) | c << np.uint8(4),
             c >> np.uint8(4) | d << np.uint8(2),
         )
-        packed = np.stack(trio, axis=-1).reshape(*moved.shape[:-1], whole.shape[-1] // group * taken)
+        packed = np.empty((*moved.shape[:-1], whole.shape[-1] // group * taken), np.uint8)
+        for place, byte in enumerate(trio):
+            packed[..., place::taken] = byte
     return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
 
 
@@ -133,20 +135,20 @@ def unpack(packed: npt.ArrayLike, fmt: Format, axis: int = -1, size: int | None 
         raise ValueError(
             f"{moved.shape[-1]} bytes along axis {axis} hold {most} codes of {fmt.name!r}, not size={size}"
         )
-    mask = np.uint8((1 << fmt.width) - 1)
+    mask, codes = np.uint8((1 << fmt.width) - 1), np.empty((*moved.shape[:-1], most), np.uint8)
     if taken == 1:
-        shifts = (np.arange(group) * fmt.width).astype(np.uint8)
-        codes = moved[..., None] >> shifts & mask
+        fields = [moved >> np.uint8(place * fmt.width) for place in range(group)]
     else:
         a, b, c = (moved[..., place::3] for place in range(3))
-        fields = (
+        fields = [
             a,
             a >> np.uint8(6) | b << np.uint8(2),
             b >> np.uint8(4) | c << np.uint8(4),
             c >> np.uint8(2),
-        )
-        codes = np.stack([field & mask for field in fields], axis=-1)
-    flat = codes.reshape(*moved.shape[:-1], most)[..., :length]
+        ]
+    for place, field in enumerate(fields):
+        np.bitwise_and(field, mask, out=codes[..., place::group])
+    flat = codes[..., :length]
     return np.ascontiguousarray(np.moveaxis(flat, -1, axis)).astype(code_dtype(fmt))
 
 

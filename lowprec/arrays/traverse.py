@@ -148,5 +148,5 @@ def tiles(shape: tuple[int, ...], units: tuple[int, ...], most: int) -> Iterator
     """Parts of an array, of about so many elements: multiples of the units, but for the last ones."""
     steps = tile_of(shape, units, most)
     starts = (range(0, length, step) for length, step in zip(shape, steps, strict=True))
-    for corner in itertools.product(*starts):
+    for corner in itertools.product(*starts) if 0 not in shape else ():
         yield tuple(slice(first, first + step) for first, step in zip(corner, steps, strict=True))

@@ -198,12 +198,23 @@ class Scoreboard:
             raise ValueError(f"transaction {number} has vectors of another length than those before it")
         if self.blocks is not None and isinstance(result, int):
             raise ValueError(f"result of transaction {number}: {_NO_LANES.format(result)}")
+        lanes = _is_sequence(result) and self.blocks is not None
+        if any(isinstance(each, float | np.floating) for each in (*(result if lanes else [result]), flags)):
+            raise ValueError(f"result of transaction {number}: {result} is no code; give integers")
         try:
             answer: Any = int(result) if self.blocks is None else (int(scale), _lanes(result, self.target))
             raised = 0 if flags is None else int(flags)
         except ValueError:  # x or z
             self.undefined.append(number)
             return
+        for code in [answer] if self.blocks is None else answer[1]:
+            if not 0 <= code < 1 << 64:
+                raise ValueError(
+                    f"result of transaction {number}: {code} is not between 0 and 2**64 - 1; give bits as an "
+                    "unsigned number"
+                )
+        if self.blocks is not None:
+            _code(answer[0], self.blocks.scale)
         if self.blocks is not None and {len(given[0]), len(answer[1])} != {self.blocks.size}:
             raise ValueError(
                 f"transaction {number} has {len(given[0])} values and {len(answer[1])} elements; a block of "
@@ -286,7 +297,8 @@ class Scoreboard:
         options = self._options | options
         if self.accumulation is not None:
             x, y = (
-                np.array(side, code_dtype(fmt)) for side, fmt in zip(columns, self._formats, strict=False)
+                np.array(side, code_dtype(fmt)).reshape(len(side), -1 if side else 1)
+                for side, fmt in zip(columns, self._formats, strict=False)
             )
             joins: Sequence[Any] = columns[2:] if self._operands else [()] * 4
             addend, *scales, bias = (np.array(each, np.float64) for each in joins)

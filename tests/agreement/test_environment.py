@@ -12,13 +12,17 @@ import pickle
 import platform
 import struct
 
+import dask.array
 import ml_dtypes
 import numpy as np
+import pandas
 import pytest
 
 import lowprec as lp
 from lowprec import p3109
 from lowprec.arrays.checks import code_dtype
+from lowprec.kernels.functions import tables
+from lowprec.methods.mx import vector
 from lowprec.oracle import convert as oracle
 from lowprec.oracle.exact import from_float, to_float
 from lowprec.spec import catalog
@@ -247,9 +251,64 @@ def _narrowed():
     return dict(enumerate(np.asarray(each).tobytes() for each in found))
 
 
+FUNCTIONS = ("log", "log2", "log10", "exp", "sin", "sinh", "rsqrt", "cbrt", "expm1", "gelu")
+#: A list and a frame with elements of two types; blocks with scales of the tensor that differ.
+LISTED = [np.float32(1e-40), np.float64(1)]
+FRAME = pandas.DataFrame({"a": np.array([1e-40], np.float32), "b": np.array([1e-310])})
+WITH_SCALES = [
+    lp.BlockArray(np.zeros(16, np.uint8), np.zeros(1, np.uint8), "nvfp4", tensor_scale=scale)
+    for scale in (2.0**-149, 2.0**-148)
+]
+BFLOAT16_SCALES = lp.BlockFormat(name="scaled", element="e2m1fn", scale="bfloat16", size=16)
+SUBNORMALS = np.array([5e-324, -1e-310])
+TINY_32 = np.array([1e-40, -3e-39, 1e-38], np.float32)
+DIFFERENT = lp.compare(TINY_64, lp.encode(TINY_64, "bfloat16") ^ 1, "bfloat16")
+
+
+def _of_functions():
+    """Values and flags of functions of subnormals; none is kept from another environment."""
+    tables._kept.cache_clear()
+    found, tiny = [], np.array([3e-310, 1e-40, 5e-324, 2.0**-1030])
+    for name in FUNCTIONS:
+        flags = np.zeros(tiny.shape, np.uint8)
+        found += [getattr(lp, name)(tiny, "binary32", flags=flags), flags]
+    found += [
+        lp.atan2(tiny, tiny, "binary32"),
+        lp.hypot(tiny, tiny, "binary32"),
+        lp.pow(tiny, 0.5, "binary32"),
+    ]
+    return dict(enumerate(np.asarray(each).tobytes() for each in found))
+
+
+def _of_many_kinds():
+    """Lists, frames, lazy arrays, blocks and reports, which NumPy or Python reads before a kernel does."""
+    first, second = WITH_SCALES
+    lazy = lp.encode(dask.array.from_array(np.full(16, 3e-310)), "nvfp4")
+    unit = vector.Vector("binary32")
+    found = [
+        lp.encode(LISTED, "binary32"),
+        lp.quantize(FRAME, "binary32").to_numpy(),
+        lp.add(FRAME, FRAME, "binary32").to_numpy(),
+        first == second,
+        lazy.compute(scheduler="synchronous").tensor_scale,
+        unit.tanh(TINY_32),
+        unit.exp(TINY_32),
+        str(lp.compare(TINY_64, lp.encode(TINY_64, "binary32") ^ 1, "binary32")),
+        str(DIFFERENT),
+        str(lp.error_report(SUBNORMALS, "bfloat16")),
+        repr(second),
+        repr(DIFFERENT.as_dict()),
+    ]
+    with pytest.raises(
+        ValueError, match=r"scales has 1e-310 at index \(0,\), which 'bfloat16' does not have"
+    ):
+        lp.encode(TINY_32, BFLOAT16_SCALES, scales=[1e-310])
+    return dict(enumerate(each if isinstance(each, str) else np.asarray(each).tobytes() for each in found))
+
+
 ANSWERS = {
     "verbs": _answers, "products": _products, "statistics": _statistics, "draft": _of_the_draft,
-    "narrowed": _narrowed,
+    "narrowed": _narrowed, "functions": _of_functions, "kinds": _of_many_kinds,
 }  # fmt: skip
 
 

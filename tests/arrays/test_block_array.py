@@ -95,6 +95,7 @@ def test_tiles_are_reshaped_in_front_of_them():
         assert _groups(new, made.axes, (2, 3)) == _groups((3, 4, 6), (1, 2), (2, 3))
     assert BLOCKS.reshape(-1).scales.tolist() == BLOCKS.scales.reshape(-1).tolist()
     assert BLOCKS.reshape((2, -1, 32)).axes == (2,)
+    assert BLOCKS.reshape(np.array([2, -1, 32])).shape == BLOCKS.reshape((2, -1, 32)).shape
 
 
 # -- equality and copies ----------------------------------------------------------------------------
@@ -252,6 +253,14 @@ def test_slices_that_begin_behind_the_last_block_are_empty():
 test_what_cannot_be_is_refused = refusal_test(
     globals(),
     """
+BLOCKS.reshape(None)
+    TypeError: a shape is integers, or one tuple of them, and not (None,); -1 stands for the rest
+BLOCKS.reshape(64.0)
+    TypeError: a shape is integers, or one tuple of them, and not (64.0,); -1 stands for the rest
+BLOCKS[np.array(True)]
+    TypeError: a BlockArray is indexed by integers and slices, not by array(True); use .values()[...]
+BLOCKS[np.array(1.0)]
+    TypeError: a BlockArray is indexed by integers and slices, not by array(1.); use .values()[...]
 BLOCKS.reshape((8, 48))
     ValueError: shape (8, 48) would cut blocks of 32 of an array of shape (4, 96): an axis must have
     length 96 or a multiple of 32 and be the last; or use .values().reshape(...)

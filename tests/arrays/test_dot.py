@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import tracemalloc
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -480,3 +481,61 @@ def test_scales_are_shared_along_an_axis_that_is_empty(verb, y):
     x, scales = np.ones((0, 4, 8), np.float32), (np.ones((1, 4, 1), np.float32), None)
     made = getattr(lp, verb)(x, np.ones(y, np.float32), "fp32_fma", scales=scales)
     assert made.shape == ((0, 4, 3) if verb == "matmul" else (0, 4))
+
+
+def test_products_without_results_take_no_time_however_many_they_are():
+    x, y = np.empty((1 << 40, 0, 4)), np.empty((1 << 40, 4, 0))
+    assert lp.matmul(x, np.ones((4, 3)), "fp32_fma").shape == (1 << 40, 0, 3)
+    assert lp.matmul(np.ones((3, 4)), y, "fp32_fma").shape == (1 << 40, 3, 0)
+    assert lp.matmul(x, y, "fp32_fma", addend=1.0).shape == (1 << 40, 0, 0)
+
+
+BATCHES = np.random.default_rng(7).integers(-8, 8, (64, 1, 256)).astype(np.float32)
+MATRIX, ROW = BATCHES[:40, 0].T, BATCHES[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("verb", "x", "y", "want"),
+    [
+        ("matmul", BATCHES, MATRIX, BATCHES @ MATRIX),
+        ("matmul", BATCHES, MATRIX[None], BATCHES @ MATRIX),
+        ("matmul", BATCHES, ROW, BATCHES @ ROW),
+        ("matmul", MATRIX.T, BATCHES.swapaxes(1, 2), MATRIX.T @ BATCHES.swapaxes(1, 2)),
+        ("matmul", BATCHES[:, None], BATCHES[:3, :1].swapaxes(1, 2)[None], None),
+        ("dot", BATCHES[:, 0], ROW, BATCHES[:, 0] @ ROW),
+        ("dot", BATCHES, ROW[None, None], BATCHES @ ROW),
+    ],
+)
+def test_factors_that_others_share_are_not_copied(verb, x, y, want):
+    """Matrices and rows of one side that meet many of the other; in blocks as in single values."""
+    multiply = getattr(lp, verb)
+    want = np.matmul(x, y) if want is None else want
+    multiply(x, y, "fp32_fma")
+    tracemalloc.start()
+    found = multiply(x, y, "fp32_fma")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(found, want)
+    assert most < 4 * (x.nbytes + y.nbytes + 8 * found.size) + 100_000
+    axes = (-1, -1 if verb == "dot" or y.ndim == 1 else -2)
+    blocks = [lp.encode(side, "mxint8", axis=axis) for side, axis in zip((x, y), axes, strict=True)]
+    assert np.array_equal(multiply(*blocks, "exact"), want)
+
+
+@pytest.mark.parametrize(
+    ("verb", "y", "copied"),
+    [
+        ("dot", ROW, np.broadcast_to(ROW, BATCHES.shape)),
+        ("matmul", ROW, None),
+        ("matmul", MATRIX, np.broadcast_to(MATRIX, (64, *MATRIX.shape))),
+    ],
+)
+def test_shared_factors_have_the_random_integers_of_their_places(verb, y, copied):
+    """Lazily too: outputs of a chunk do not follow each other in the whole."""
+    multiply, output = getattr(lp, verb), lp.Projection(rounding="stochastic(8)", saturation="finite")
+    how = dataclasses.replace(accumulation("fp32_fma"), output=(catalog.E4M3FN, output))
+    array = pytest.importorskip("dask.array")
+    whole = multiply(BATCHES / 3, y, how, rng=5)
+    lazy = multiply(array.from_array((BATCHES / 3).reshape(8, 8, 256), chunks=(3, 5, 256)), y, how, rng=5)
+    assert np.array_equal(lazy.compute().reshape(whole.shape), whole)
+    assert copied is None or np.array_equal(multiply(BATCHES / 3, copied.copy(), how, rng=5), whole)

@@ -1,5 +1,6 @@
 """sweep_formats: errors are those of the verbs, the front is one, and bad calls are refused."""
 
+import dataclasses
 import json
 import math
 import re
@@ -184,6 +185,37 @@ def test_data_that_no_scale_reaches_is_refused_as_such():
         ValueError, match=r"values up to 1e\+308 need a scale for '\w+' that float32 does not"
     ):
         lp.sweep_formats([1e308, 2e307], width=4, sizes=(2,))
+
+
+#: Makes an array in memory, and a lazy one.
+ARRAYS = [np.asarray, lambda values: pytest.importorskip("dask.array").from_array(np.asarray(values))]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+@pytest.mark.parametrize("array", ARRAYS)
+def test_values_whose_squares_leave_float64_are_refused(scale, array):
+    """Squares of all errors are 0, or those of all values infinite: nothing tells candidates apart."""
+    values = array(np.random.default_rng(0).standard_normal((4, 64)) * scale)
+    with pytest.raises(ValueError, match=r"squares of these values, .* np.ldexp\(values, -?66[0-9]\)"):
+        lp.sweep_formats(values, elements=["mxfp4", "mxfp8_e4m3"])
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+def test_errors_whose_squares_are_zero_count_as_nan(array):
+    """Such a tensor adds nothing beside another; an exact candidate has inf, and only that one."""
+    near = np.random.default_rng(0).standard_normal((4, 64))
+    tensors, how = {"near": array(near)}, {"elements": ["e2m1fn", "e3m0fn"], "sizes": [], "scales": []}
+    found = lp.sweep_formats(tensors | {"tiny": array(near * 1e-200)}, **how)
+    alone = {row.format.name: row.sqnr for row in lp.sweep_formats(tensors, **how).rows}
+    assert all(np.isnan(row.by_tensor["tiny"]) for row in found.rows)
+    assert all(row.sqnr == alone[row.format.name] for row in found.rows if row.scaling == "bias")
+    low = dataclasses.replace(lp.format("e2m1fn"), name="low", bias=1060)
+    exact = lp.sweep_formats(array([2.0**-1060]), elements=["e3m0fn", low], sizes=[], scales=[])
+    assert exact.best().sqnr == exact.pareto[0].sqnr == np.inf
+
+
+def test_results_are_hashed(found):
+    assert len({found, dataclasses.replace(found), *found.rows}) == 1 + len(found.rows)
 
 
 def test_data_for_others(found):

@@ -91,6 +91,33 @@ def test_lists_of_several_types_that_one_type_holds_are_taken():
     assert lp.encode([], "e4m3fn").size == 0
 
 
+class Elements:
+    """A sequence that has a length and elements, and no more."""
+
+    def __init__(self, elements):
+        self.elements = elements
+
+    def __len__(self):
+        return len(self.elements)
+
+    def __getitem__(self, place):
+        return self.elements[place]
+
+
+def test_objects_with_length_and_elements_are_lists():
+    """NumPy reads them as such: what is refused in a list is refused in them, at any depth."""
+    masked = np.ma.masked_array([1.0, 2.0], [True, False])
+    for given in (Elements([INTEGER, 1.0]), [Elements([INTEGER, 1.0])]):
+        with pytest.raises(TypeError, match=r"does not hold 4611686293305294849$"):
+            lp.encode(given, "binary32")
+    for given in (Elements([masked, masked]), (Elements([masked]),)):
+        with pytest.raises(TypeError, match="a masked array would lose its mask"):
+            lp.encode(given, "bfloat16")
+    assert lp.quantize(Elements([Elements([1, 2.5])]), "e4m3fn").tolist() == [[1.0, 2.5]]
+    blocks = lp.encode(np.ones(32), "mxfp4")
+    assert np.concatenate(Elements([blocks, blocks]), dtype=np.dtype(np.float32)).shape == (64,)
+
+
 def test_sequences_of_one_type_are_taken_as_they_are():
     for values in (range(3), array("q", range(3)), memoryview(bytes(range(3))), UserList(range(3))):
         assert lp.quantize(values, "e4m3fn").tolist() == [0.0, 1.0, 2.0]
@@ -145,6 +172,38 @@ def test_frames_beside_named_arrays_are_refused():
         for pair in ((named, frame), (frame, named)):
             with pytest.raises(TypeError, match="a frame of pandas and an xarray object"):
                 lp.add(*pair, "binary32")
+
+
+def _other_arrays():
+    torch, da = pytest.importorskip("torch"), pytest.importorskip("dask.array")
+    return {
+        "Tensor of torch": torch.ones(2),
+        "Array of dask": da.ones(2),
+        "an array of a larger shape": np.ones((2, 2)),
+    }
+
+
+def test_series_beside_arrays_of_another_kind_are_refused():
+    """Results would be without the index; with `out=` they are that array."""
+    pd = pytest.importorskip("pandas")
+    series, short, out = pd.Series([1.0, 2.0], index=["p", "q"]), pd.Series([1.0], index=["p"]), np.zeros(2)
+    others = _other_arrays()
+    for what, other in [*others.items(), ("an array of a larger shape", np.ones((1, 2)))]:
+        for operands in ((series, other), (other, series)):
+            with pytest.raises(
+                TypeError, match=rf"^results of Series beside {what} have no place for the names"
+            ):
+                lp.add(*operands, "e4m3fn")
+    with pytest.raises(TypeError, match="larger shape"):
+        lp.add(short, np.ones(2), "e4m3fn")
+    with pytest.raises(TypeError, match="larger shape"):
+        lp.hypot(series, np.ones((2, 2)), "e4m3fn", progress=lambda done, total: None)
+    with pytest.raises(TypeError, match="Series beside Array of dask"):
+        lp.encode(
+            series, "e4m3fn", rounding="stochastic(8)", random=others["Array of dask"].astype(np.uint32)
+        )
+    assert lp.add(series, others["Tensor of torch"], "e4m3fn", out=out) is out
+    assert lp.add(series, np.ones(1), "e4m3fn").index.tolist() == ["p", "q"]
 
 
 def test_series_of_two_names_give_one_without_a_name():

@@ -234,6 +234,28 @@ def test_names_are_kept(name, chunks):
     assert np.array_equal(lp.decode(given).values, want.values())
 
 
+@pytest.mark.parametrize("chunks", [None, 2])
+def test_the_encoding_of_a_file_is_not_that_of_results(chunks):
+    """It would pack them as the operand was packed; attributes and coordinates stay, indexes too."""
+    array = xr.DataArray(
+        np.ones((4, 32)), dims=("row", "k"), coords={"row": range(4)}, attrs={"unit": "m"}, name="packed"
+    )
+    array.encoding = {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -1}
+    array.coords["row"].encoding = {"dtype": "int8"}
+    array = array if chunks is None else array.chunk({"row": chunks})
+    blocks = lp.encode(array, "mxfp4")
+    codes = blocks.codes.copy()
+    codes.encoding = {"_FillValue": 4}
+    given = lp.BlockArray(codes, blocks.scales, "mxfp4", axes=1)
+    results = [lp.quantize(array, "mxfp4"), blocks.codes, blocks.scales, blocks.values(), given.codes]
+    for result in results:
+        assert result.encoding == {}
+        assert (result.attrs, result.name) == (array.attrs, "packed")
+        assert result.coords["row"].encoding == {"dtype": "int8"}
+    assert array.encoding["scale_factor"] == 0.5
+    assert list(lp.scale_for(array.drop_indexes("row"), "int8", axis=1).indexes) == []
+
+
 def test_random_words_may_have_names():
     """Their order is that of the values."""
     array = xr.DataArray(da.from_array(VALUES, chunks=(3, 32)), dims=("a", "b"))

@@ -104,6 +104,28 @@ def test_reports_of_one_scale_and_lists_of_many_axes():
     assert sp.as_scaled(np.full(SHAPE, 3.0, np.float32)).to_array().tolist() == np.full(SHAPE, 3.0).tolist()
 
 
+@pytest.mark.parametrize("name", ["mxfp4", "bnb_nf4", "nvfp4", "mxfp6_e2m3"])
+@pytest.mark.parametrize("shape", [(*(1,) * 61, 2, 3, 40), (*(1,) * 60, 2, 1, 3, 40), (*(1,) * 63, 0)])
+def test_blocks_of_as_many_axes_as_numpy_has(name, shape):
+    """Blocks have axes of their own on the way, and so have bytes of several codes."""
+    values = np.random.default_rng(0).standard_normal(shape)
+    made, few = lp.encode(values, name), lp.encode(_few(values), name)
+    for backend in (None, "scalar"):
+        made = lp.encode(values, name, backend=backend)
+        assert _few(made.codes).tolist() == few.codes.tolist()
+        assert _few(lp.decode(made, backend=backend)).tolist() == few.values().tolist()
+    whole = lp.BlockArray.unpack(
+        made.packed(), made.scales, name, size=shape[-1], tensor_scale=made.tensor_scale
+    )
+    assert whole == made
+
+
+def test_formats_are_tried_on_as_many_axes_as_numpy_has():
+    how = {"elements": ["e2m1fn"], "sizes": [4], "scales": ["e8m0fnu"]}
+    found = lp.sweep_formats(VALUES.reshape(*(1,) * 61, 2, 3, 4), **how)
+    assert [row.sqnr for row in found.rows] == [row.sqnr for row in lp.sweep_formats(VALUES, **how).rows]
+
+
 @pytest.mark.parametrize("operation", ["dot", "matmul"])
 def test_products_are_compared(operation):
     """Shapes were broadcast by NumPy's function, of 32 axes."""

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import pickle
 import re
 from fractions import Fraction
 
@@ -605,6 +606,30 @@ def test_errors_whose_squares_float64_lacks_are_not_called_exact(name):
     assert np.isnan(lp.error_report(np.full(2, 1e-200), name).sqnr)
     assert lp.error_report(np.full(2, 1e-150), name).sqnr == 0
     assert lp.error_report(np.zeros(2), name).sqnr == np.inf
+
+
+def test_values_whose_squares_float64_lacks_are_not_called_exact():
+    """Squares of their errors are in its range."""
+    wide = lp.Format(exponent_bits=11, trailing_bits=20, bias=1024)
+    assert np.isnan(lp.error_report([1e155 * (1 + 2.0**-30)], wide).sqnr)
+    assert lp.error_report([2.0**520], wide).sqnr == np.inf
+
+
+@pytest.mark.parametrize("values", [[], [1.0, 2.3]])
+def test_reports_are_equal_to_their_pickles(values):
+    """With nan too; `by_block` is not compared."""
+    report = lp.error_report(values, "mxfp4")
+    copied = pickle.loads(pickle.dumps(report))
+    assert copied == report
+    assert {report, copied} == {report}
+    assert report != lp.error_report([1.5, 2.3], "mxfp4")
+    assert report != repr(report)
+
+
+@pytest.mark.parametrize("name", ["e4m3fn", "mxfp4"])
+def test_reports_on_no_values_take_no_time_however_long_their_axes(name):
+    report = lp.error_report(np.empty((0, 1 << 50), np.int8), name)
+    assert (report.size, report.clipped) == (0, 0)
 
 
 @pytest.mark.parametrize("axis", [True, np.True_, (True, 0), [False]])

@@ -29,7 +29,7 @@ def _same(tensor, array):
     assert str(tensor.dtype).removeprefix("torch.") == array.dtype.name
     assert tuple(tensor.shape) == array.shape
     assert not tensor.requires_grad
-    if array.dtype.kind == "V":
+    if array.dtype.isbuiltin == 2:  # of ml_dtypes
         tensor = tensor.contiguous().view(getattr(_torch(), "uint8" if array.itemsize == 1 else "int16"))
     return np.ascontiguousarray(tensor.numpy()).tobytes() == np.ascontiguousarray(array).tobytes()
 
@@ -45,6 +45,19 @@ def test_torch_tensors_are_their_values(name):
     if tensor.itemsize > 1:
         grown = tensor.clone().requires_grad_()
         assert _same(lp.encode(grown, "e5m2"), lp.encode(values, "e5m2"))
+
+
+@pytest.mark.parametrize("name", ["e2m1fn", "e3m2fn", "e4m3b11fnuz", "e3m4", "e5m2", "e4m3fn", "bfloat16"])
+def test_results_in_the_type_of_codes_need_one_of_torch(name):
+    torch, kind = _torch(), lp.dtype(name)
+    tensor = torch.tensor([1.0, 2.5])
+    want = lp.add(tensor.numpy(), 0.5, name, dtype=kind)
+    if hasattr(torch, kind.name):
+        assert _same(lp.add(tensor, 0.5, name, dtype=kind), want)
+        return
+    with pytest.raises(TypeError, match=f"^torch has no type {kind.name}, .*; give dtype='uint8'"):
+        lp.add(tensor, 0.5, name, dtype=kind)
+    assert lp.add(tensor, 0.5, name, dtype="uint8").tolist() == want.view(np.uint8).tolist()
 
 
 class _Exported:

@@ -179,6 +179,39 @@ def test_flags_are_part_of_a_transaction():
         board.add(0x3C, 0x00, result=0x7C)
 
 
+@pytest.mark.parametrize("operation", ["dot", "block", "add"])
+def test_no_transactions_fail(operation):
+    how = {
+        "dot": ({"accumulation": UNIT}, ()),
+        "block": ({}, ("binary32", "mxfp4")),
+        "add": ({}, ("e4m3fn", "e4m3fn", "e4m3fn")),
+    }
+    options, formats = how[operation]
+    with pytest.raises(AssertionError, match="nothing was compared"):
+        Scoreboard(operation, *formats, **options).check()
+
+
+@pytest.mark.parametrize("result", [np.int8(-64), 2**64, 64.7, np.float32(64)])
+def test_results_that_are_no_unsigned_integers_are_refused_at_once(result):
+    """Other transactions are reported on."""
+    board = Scoreboard("add", "e4m3fn", "e4m3fn", "e4m3fn")
+    board.add(0x38, 0x38, result=0x40)
+    with pytest.raises(
+        ValueError, match=r"^result of transaction 1: .* is (no code|not between 0 and 2\*\*64)"
+    ):
+        board.add(0x38, 0x38, result=result)
+    assert board.check().compared == 1
+    values, scale, codes = (side[0] for side in blocks_of())
+    blocks = Scoreboard("block", "binary32", "mxfp4")
+    with pytest.raises(
+        ValueError, match=r"^result of transaction 0: .* is (no code|not between 0 and 2\*\*64)"
+    ):
+        blocks.add(values, result=[result, *codes[1:]], scale=scale)
+    for wrong in (-1, 256):
+        with pytest.raises(ValueError, match="is no code of 'e8m0fnu'"):
+            blocks.add(values, result=codes, scale=wrong)
+
+
 def test_undefined_results_and_no_transactions_fail():
     board = Scoreboard("convert", "binary16", "e4m3fn")
     with pytest.raises(AssertionError, match="nothing was compared"):

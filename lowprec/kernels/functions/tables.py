@@ -15,6 +15,7 @@ import numpy.typing as npt
 from lowprec.kernels.functions.enclosures import Value
 from lowprec.kernels.functions.values import value_of
 from lowprec.kernels.lower.kinds import NAN
+from lowprec.kernels.modes import usual_modes
 
 __all__ = ["Columns", "columns_of", "value_at"]
 
@@ -42,6 +43,7 @@ class Columns(NamedTuple):
 _TYPES = (np.int64, np.bool_, np.uint64, np.uint64, np.int64, np.uint8)
 
 
+@usual_modes()
 def columns_of(name: str, operands: list[Array]) -> Columns:
     """Return the value of a function for each row of float64 operands, each distinct row once."""
     words = [np.ascontiguousarray(operand).view(np.uint64) for operand in operands]

@@ -22,6 +22,7 @@ from lowprec.arrays.axes import axis_within
 from lowprec.arrays.checks import Array
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -134,6 +135,7 @@ class Vector:
         """Return 2**x, correctly rounded."""
         return self._power(x, 2)
 
+    @usual_modes()
     def tanh(self, x: npt.ArrayLike) -> Array:
         """Return the hyperbolic tangent, correctly rounded.
 
@@ -195,11 +197,12 @@ class Vector:
         centred = self.subtract(x, self.mean(x, keepdims=True))
         variance = self.mean(self.multiply(centred, centred), keepdims=True)
         normal = self.multiply(centred, self.inverse(self.sqrt(self.add(variance, eps))))
-        scaled = normal if weight is None else self.multiply(weight, normal)
-        return scaled if bias is None else self.add(scaled, bias)
+        scaled = normal if weight is None else self.multiply(reals(weight, "weight"), normal)
+        return scaled if bias is None else self.add(scaled, reals(bias, "bias"))
 
     # -- activations, and from the gradients of their outputs to those of their inputs --------------
 
+    @usual_modes()
     def sigmoid(self, x: npt.ArrayLike) -> Array:
         """Return 1 / (1 + e**-x): three roundings.
 
@@ -266,6 +269,7 @@ class Vector:
 
     # -- correct rounding -------------------------------------------------------------------------
 
+    @usual_modes()
     def _power(self, x: npt.ArrayLike, base: int) -> Array:
         """Return base**x, of e for base 0."""
         values = reals(x, "x").astype(np.float64)

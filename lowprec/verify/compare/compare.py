@@ -15,6 +15,7 @@ from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import as_array, code_dtype, keeps_dtype, projection as projection_of
 from lowprec.arrays.kinds import check_labels, check_products
 from lowprec.arrays.random import integers_for, with_integers
+from lowprec.kernels.modes import usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.accumulations import accumulation as accumulation_of
@@ -48,6 +49,7 @@ DOTS = ("dot", "matmul")
 Scale = float | npt.ArrayLike | Dump
 
 
+@usual_modes()
 def compare(
     operands: npt.ArrayLike | Dump | tuple[Any, ...] | list[Any],
     outputs: npt.ArrayLike | Dump,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowprec import __version__
+from lowprec.kernels.modes import usual_modes
 from lowprec.verify.compare.cause import MANY, Cause, Diagnosis
 from lowprec.verify.compare.counts import Tally, binned, by_binade
 from lowprec.verify.compare.failures import Failures
@@ -138,6 +139,7 @@ class Comparison:
 
     # -- text -----------------------------------------------------------------------------------
 
+    @usual_modes()
     def as_text(self, shown: int | None = None) -> str:
         """Return the ranking, the sum, the diagnosis, the first mismatches and the counts as text.
 
@@ -170,6 +172,7 @@ class Comparison:
             "",
         ]
 
+    @usual_modes()
     def told(self) -> list[str]:
         """Return the first mismatches, each in full."""
         return [self._explain(detail) for detail in self.details]
@@ -302,6 +305,7 @@ class Comparison:
 
     # -- data -----------------------------------------------------------------------------------
 
+    @usual_modes()
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, in a fixed order; `as_json` has it in text."""
         return {
@@ -369,12 +373,14 @@ class Comparison:
         """Return JSON of the schema tables/schema/compare.schema.json."""
         return json.dumps(self.as_dict(), indent=1)
 
+    @usual_modes()
     def as_html(self) -> str:
         """Return a page with plots, all in one file; needs `pip install "lowprec[report]"`."""
         from lowprec.verify.compare.report_pages import as_html
 
         return as_html(self)
 
+    @usual_modes()
     def as_junit(self, *, excused: bool = False, worse: Sequence[str] = ()) -> str:
         """Return a test report in JUnit's XML; needs `pip install "lowprec[report]"`.
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.functions.tables import value_at
 from lowprec.kernels.lower.kinds import FINITE, INFINITY
+from lowprec.kernels.modes import usual_modes
 from lowprec.oracle.arith import Result, exact
 from lowprec.oracle.convert import decode, position
 from lowprec.oracle.exact import Exact, Special, to_float
@@ -297,6 +298,7 @@ def _one_by_one(
 _FAR = 1 << 16
 
 
+@usual_modes()
 def function_value(name: str, operands: Sequence[Exact]) -> Result:
     """Return what a function gives before it is projected, and the flags that it raises.
 
