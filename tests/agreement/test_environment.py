@@ -252,17 +252,22 @@ def _narrowed():
 
 
 FUNCTIONS = ("log", "log2", "log10", "exp", "sin", "sinh", "rsqrt", "cbrt", "expm1", "gelu")
-#: A list and a frame with elements of two types; blocks with scales of the tensor that differ.
+#: A list and a frame with elements of two types.
 LISTED = [np.float32(1e-40), np.float64(1)]
 FRAME = pandas.DataFrame({"a": np.array([1e-40], np.float32), "b": np.array([1e-310])})
-WITH_SCALES = [
-    lp.BlockArray(np.zeros(16, np.uint8), np.zeros(1, np.uint8), "nvfp4", tensor_scale=scale)
-    for scale in (2.0**-149, 2.0**-148)
-]
 BFLOAT16_SCALES = lp.BlockFormat(name="scaled", element="e2m1fn", scale="bfloat16", size=16)
 SUBNORMALS = np.array([5e-324, -1e-310])
 TINY_32 = np.array([1e-40, -3e-39, 1e-38], np.float32)
-DIFFERENT = lp.compare(TINY_64, lp.encode(TINY_64, "bfloat16") ^ 1, "bfloat16")
+
+
+@functools.cache
+def _made_before():
+    """Blocks with scales of the tensor that differ, and a report, made in the default environment."""
+    with environment(0):
+        scales = 2.0**-149, 2.0**-148
+        codes = np.zeros(16, np.uint8), np.zeros(1, np.uint8), "nvfp4"
+        blocks = [lp.BlockArray(*codes, tensor_scale=scale) for scale in scales]
+        return *blocks, lp.compare(TINY_64, lp.encode(TINY_64, "bfloat16") ^ 1, "bfloat16")
 
 
 def _of_functions():
@@ -282,7 +287,7 @@ def _of_functions():
 
 def _of_many_kinds():
     """Lists, frames, lazy arrays, blocks and reports, which NumPy or Python reads before a kernel does."""
-    first, second = WITH_SCALES
+    first, second, different = _made_before()
     lazy = lp.encode(dask.array.from_array(np.full(16, 3e-310)), "nvfp4")
     unit = vector.Vector("binary32")
     found = [
@@ -294,10 +299,10 @@ def _of_many_kinds():
         unit.tanh(TINY_32),
         unit.exp(TINY_32),
         str(lp.compare(TINY_64, lp.encode(TINY_64, "binary32") ^ 1, "binary32")),
-        str(DIFFERENT),
+        str(different),
         str(lp.error_report(SUBNORMALS, "bfloat16")),
         repr(second),
-        repr(DIFFERENT.as_dict()),
+        repr(different.as_dict()),
     ]
     with pytest.raises(
         ValueError, match=r"scales has 1e-310 at index \(0,\), which 'bfloat16' does not have"

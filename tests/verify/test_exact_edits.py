@@ -112,7 +112,7 @@ def test_a_carry_that_stops_in_the_significand_is_named():
     )
     assert report.mismatches == np.count_nonzero(stopped)
     assert report.cause.words == (
-        "results without a carry out of their last 4 bits, where the exact result is not below a tie"
+        "results without a carry out of their last 4 bits, where the exact result is above a tie"
     )
     assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
 
