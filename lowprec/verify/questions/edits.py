@@ -286,6 +286,10 @@ def product_edits(
             for bits in range(2, _PRODUCTS)
         },
     }
+    precisions = [fmt.precision for fmt in formats[:2] if fmt is not None and has_fields(fmt)]
+    for bits in range(min(precisions, default=0), sum(precisions)):
+        kept = functools.partial(np.bitwise_and, (1 << bits) - 1)
+        changes[f"products without the bits above their last {bits}"] = kept
     for words, change in changes.items():
         yield words, functools.partial(in_terms, change=functools.partial(_significands, change=change))
     for places, (sign, words) in itertools.product(_PLACES if few else (1,), ((-1, "low"), (1, "high"))):
