@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from lowprec.verify.compare.rules import Rule
 from lowprec.verify.questions.question import Changes
@@ -47,10 +46,6 @@ class Cause:
     examples: Examples | None = None  #: of a rule
     inside: tuple[int, int] = (0, 0)  #: results where the rule holds: wrong ones, and right ones
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what reports tell, for other processes: functions of changes are left out."""
-        return vars(self) | {"changes": tuple(replace(change, value=None) for change in self.changes)}
-
     @property
     def net(self) -> int:
         """Results that the cause explains less those that it contradicts."""
@@ -76,3 +71,12 @@ class Diagnosis:
     situations: dict[str, int] = field(default_factory=dict)  #: of those that the first leaves, in the sample
     rest: Cause | None = None  #: what explains others than the first does, if that contradicts nothing
     few: bool = False  #: whether so few mismatches, or blocks with some, prove no cause
+
+    def told(self) -> Diagnosis:
+        """Return it without the functions of changes, which other processes need not have."""
+        causes, rest = [_told(cause) for cause in self.causes], self.rest and _told(self.rest)
+        return replace(self, causes=causes, rest=rest)
+
+
+def _told(cause: Cause) -> Cause:
+    return replace(cause, changes=tuple(replace(change, value=None) for change in cause.changes))

@@ -116,6 +116,10 @@ class Comparison:
     apart: Comparison | None = None
     failed: Failures = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what the report tells, for other processes."""
+        return vars(self) | {"diagnosis": self.diagnosis and self.diagnosis.told()}
+
     @property
     def agrees(self) -> bool:
         """True if something was compared, and all of it agrees or is within the budget; flags too."""

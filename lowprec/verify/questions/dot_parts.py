@@ -161,6 +161,7 @@ def _of_terms(given: Given, how: Accumulation, operands: Formats, read: Formats)
         whole = np.abs(np.frexp(x)[0] * np.frexp(y)[0]).reshape(-1)
     yield Feature("the product is negative", np.signbit(products))
     yield Feature("the product is zero", products == 0)
+    yield Feature("the exponent of the product", exponents(products))
     yield Feature("the product is not finite", ~np.isfinite(products))
     least = [-4096 if fmt is None else fmt.emin for fmt in operands]
     own = [np.maximum(exponents(side), low).reshape(-1) for side, low in zip((x, y), least, strict=True)]

@@ -281,6 +281,7 @@ def product_edits(
     changes: dict[str, Callable[[Array], Array]] = {
         "the last bit of products lost": lambda whole: whole & ~1,
         "the last bit of products set": lambda whole: whole | (whole > 0),
+        "products taken as zero": np.zeros_like,
         **{
             f"the last {bits} bits of products lost": functools.partial(np.bitwise_and, -1 << bits)
             for bits in range(2, _PRODUCTS)
