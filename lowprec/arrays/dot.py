@@ -285,10 +285,8 @@ class _Outputs(NamedTuple):
     shape: tuple[int, ...]
     layout: tuple[int, int, int]
     paired: bool  #: row i of y belongs to row i of x
-    matrices: Sequence[Sequence[int] | Array] = (
-        (0,),
-        (0,),
-    )  #: for each product the number of that of x and of y
+    #: for each product the number of that of x and of y
+    matrices: Sequence[Sequence[int] | Array] = (0,), (0,)
 
     @property
     def size(self) -> int:

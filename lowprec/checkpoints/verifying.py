@@ -257,4 +257,5 @@ def _candidates(weight: Weight) -> dict[str, BlockFormat]:
     own = {} if weight.saved is None else {fmt.rule.name: fmt}
     if own and (isinstance(fmt.element, Codebook) or isinstance(fmt.scale, Codebook)):  # not for every rule
         return own
-    return own | {rule.name: dataclasses.replace(fmt, rule=rule) for rule in rules} | own
+    others = {rule.name: dataclasses.replace(fmt, rule=rule) for rule in rules}
+    return own | others | own  # its own rule first, and as it is there

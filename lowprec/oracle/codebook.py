@@ -13,7 +13,7 @@ from lowprec.oracle.exact import Exact, Special
 from lowprec.oracle.rounding import is_farther
 from lowprec.spec.codebook import Codebook, Ray
 from lowprec.spec.format import Sign
-from lowprec.spec.projection import BINARY_ONLY, Flag, Projection, Saturation
+from lowprec.spec.projection import Flag, Projection, Saturation
 from lowprec.spec.rounding import NEAREST_EVEN, Rounding
 
 __all__ = ["check", "decode", "flags", "points", "position", "project"]
@@ -33,9 +33,8 @@ def decode(code: int, fmt: Codebook) -> Exact:
 
 def check(fmt: Codebook, projection: Projection) -> None:
     """Refuse what is asked of binary formats only, and a NaN for which there is no code."""
-    for field, value in BINARY_ONLY.items():
-        if getattr(projection, field) == value:
-            raise ValueError(f"{field}={value!r} means nothing for {fmt.name!r}, which is a codebook")
+    if projection.binary_only:
+        raise ValueError(f"{projection.binary_only} means nothing for {fmt.name!r}, which is a codebook")
     if projection.lacks_nan(fmt):
         raise ValueError(f"NaN cannot become {projection.nan!r} in {fmt.name!r}, which has no such code")
 

@@ -27,7 +27,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.codebooks import ENTRIES, named
 from lowprec.spec.fields import LARGEST_SIZE, Hashed, choose, described, text, truth
 from lowprec.spec.format import Carrier, Format, Sign
-from lowprec.spec.projection import BINARY_ONLY, Projection, Saturation
+from lowprec.spec.projection import Projection, Saturation
 
 Divisor = Literal["binade", "maximum", "one"]
 Powers = Literal["none", "down", "up", "even", "nearest"]
@@ -346,12 +346,11 @@ class BlockFormat(Hashed):
         """Refuse codebooks that scales cannot be in, and rules that kernels cannot divide by exactly."""
         owner, element = f"of block format {self.name!r}", self.element
         for name, fmt, how in (("elements", element, self.elements), ("scales", self.scale, self.scales)):
-            for field, value in BINARY_ONLY.items():
-                if isinstance(fmt, Codebook) and getattr(how, field) == value:
-                    raise ValueError(
-                        f"{field}={value!r} of the {name} {owner} is for binary formats; {fmt.name!r} is a "
-                        f"codebook, which has no exponents. Leave it out"
-                    )
+            if isinstance(fmt, Codebook) and how.binary_only:
+                raise ValueError(
+                    f"{how.binary_only} of the {name} {owner} is for binary formats; {fmt.name!r} is a "
+                    f"codebook, which has no exponents. Leave it out"
+                )
         if isinstance(self.scale, Codebook):
             self._check_scale(self.scale, f"scale={self.scale.name!r} {owner}")
         if not isinstance(element, Codebook):

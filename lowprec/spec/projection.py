@@ -94,7 +94,7 @@ _CHOICES = {
 }
 
 #: What only binary formats take, and no codebook.
-BINARY_ONLY = {"overflow_test": "exponent", "smallest": "zero"}
+_BINARY_ONLY = {"overflow_test": "exponent", "smallest": "zero"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -217,6 +217,16 @@ class Projection(Hashed):
     def flushes_results(self) -> bool:
         """True if tiny results become zeros."""
         return self.subnormals in ("flush_results", "flush_both")
+
+    @property
+    def binary_only(self) -> str:
+        """The first field with a value that only binary formats take, as it is spelled; empty if none has.
+
+        >>> Projection(smallest="zero").binary_only, Projection().binary_only
+        ("smallest='zero'", '')
+        """
+        given = (name for name, value in _BINARY_ONLY.items() if getattr(self, name) == value)
+        return next((f"{name}={_BINARY_ONLY[name]!r}" for name in given), "")
 
     def grid_of(self, fmt: Format) -> Format:
         """Return the format to whose values numbers are rounded: with a zero where the smallest is one.

@@ -10,7 +10,7 @@ from typing import Any
 from lowprec.spec import formats
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import BINARY_ONLY, Projection
+from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import NEAREST_EVEN, Rounding
 
 Rounded = tuple[Format, Projection]
@@ -88,11 +88,10 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
             f"Projection(nan=...) than {how.nan!r}"
         )
     if isinstance(fmt, Codebook):
-        for field, value in BINARY_ONLY.items():
-            if getattr(how, field) == value:
-                raise ValueError(
-                    f"{name} in {fmt.name!r}: {field}={value!r} is for binary formats, and this is a codebook"
-                )
+        if how.binary_only:
+            raise ValueError(
+                f"{name} in {fmt.name!r}: {how.binary_only} is for binary formats, and this is a codebook"
+            )
     else:
         how.grid_of(fmt)
     if how.flushes_operands:

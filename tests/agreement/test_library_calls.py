@@ -198,7 +198,7 @@ def test_sums_are_not_rounded_to_the_output_first(name):
 
 
 def test_steps_without_scales_need_no_one():
-    """A format whose largest number is 1/2 has none, and a bias was multiplied by 1/2 on its way."""
+    """Add a bias in a format without 1, whose largest number it was multiplied by on its way."""
     small = lp.Format(name="small", exponent_bits=3, trailing_bits=2, bias=8)
     assert small.max_finite == 0.875
     epilogue = lp.Epilogue(compute=(small, Projection(nan="max")), output="binary32", fused_bias=True)

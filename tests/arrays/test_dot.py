@@ -507,7 +507,7 @@ MATRIX, ROW = BATCHES[:40, 0].T, BATCHES[0, 0]
     ],
 )
 def test_factors_that_others_share_are_not_copied(verb, x, y, want):
-    """Matrices and rows of one side that meet many of the other; in blocks as in single values."""
+    """Share matrices and rows that meet many of the other side, in blocks as in single values."""
     multiply = getattr(lp, verb)
     want = np.matmul(x, y) if want is None else want
     multiply(x, y, "fp32_fma")
@@ -531,7 +531,7 @@ def test_factors_that_others_share_are_not_copied(verb, x, y, want):
     ],
 )
 def test_shared_factors_have_the_random_integers_of_their_places(verb, y, copied):
-    """Lazily too: outputs of a chunk do not follow each other in the whole."""
+    """Draw the same in lazy arrays, where outputs of a chunk do not follow each other in the whole."""
     multiply, output = getattr(lp, verb), lp.Projection(rounding="stochastic(8)", saturation="finite")
     how = dataclasses.replace(accumulation("fp32_fma"), output=(catalog.E4M3FN, output))
     array = pytest.importorskip("dask.array")

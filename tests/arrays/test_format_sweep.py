@@ -194,7 +194,7 @@ ARRAYS = [np.asarray, lambda values: pytest.importorskip("dask.array").from_arra
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 @pytest.mark.parametrize("array", ARRAYS)
 def test_values_whose_squares_leave_float64_are_refused(scale, array):
-    """Squares of all errors are 0, or those of all values infinite: nothing tells candidates apart."""
+    """Refuse to rank where squares of all errors are 0, or those of all values infinite."""
     values = array(np.random.default_rng(0).standard_normal((4, 64)) * scale)
     with pytest.raises(ValueError, match=r"squares of these values, .* np.ldexp\(values, -?66[0-9]\)"):
         lp.sweep_formats(values, elements=["mxfp4", "mxfp8_e4m3"])
@@ -202,7 +202,7 @@ def test_values_whose_squares_leave_float64_are_refused(scale, array):
 
 @pytest.mark.parametrize("array", ARRAYS)
 def test_errors_whose_squares_are_zero_count_as_nan(array):
-    """Such a tensor adds nothing beside another; an exact candidate has inf, and only that one."""
+    """Add nothing of such a tensor beside another; an exact candidate has inf, and only that one."""
     near = np.random.default_rng(0).standard_normal((4, 64))
     tensors, how = {"near": array(near)}, {"elements": ["e2m1fn", "e3m0fn"], "sizes": [], "scales": []}
     found = lp.sweep_formats(tensors | {"tiny": array(near * 1e-200)}, **how)

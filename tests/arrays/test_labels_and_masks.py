@@ -92,7 +92,7 @@ def test_lists_of_several_types_that_one_type_holds_are_taken():
 
 
 class Elements:
-    """A sequence that has a length and elements, and no more."""
+    """Sequence that has a length and elements, and no more."""
 
     def __init__(self, elements):
         self.elements = elements
@@ -105,7 +105,7 @@ class Elements:
 
 
 def test_objects_with_length_and_elements_are_lists():
-    """NumPy reads them as such: what is refused in a list is refused in them, at any depth."""
+    """Refuse in them, at any depth, what is refused in a list, as NumPy reads them as such."""
     masked = np.ma.masked_array([1.0, 2.0], [True, False])
     for given in (Elements([INTEGER, 1.0]), [Elements([INTEGER, 1.0])]):
         with pytest.raises(TypeError, match=r"does not hold 4611686293305294849$"):
@@ -184,7 +184,7 @@ def _other_arrays():
 
 
 def test_series_beside_arrays_of_another_kind_are_refused():
-    """Results would be without the index; with `out=` they are that array."""
+    """Refuse results that would be without the index; with `out=` they are that array."""
     pd = pytest.importorskip("pandas")
     series, short, out = pd.Series([1.0, 2.0], index=["p", "q"]), pd.Series([1.0], index=["p"]), np.zeros(2)
     others = _other_arrays()

@@ -236,7 +236,7 @@ def test_names_are_kept(name, chunks):
 
 @pytest.mark.parametrize("chunks", [None, 2])
 def test_the_encoding_of_a_file_is_not_that_of_results(chunks):
-    """It would pack them as the operand was packed; attributes and coordinates stay, indexes too."""
+    """Drop what would pack results as the operand was packed; attributes, coordinates and indexes stay."""
     array = xr.DataArray(
         np.ones((4, 32)), dims=("row", "k"), coords={"row": range(4)}, attrs={"unit": "m"}, name="packed"
     )

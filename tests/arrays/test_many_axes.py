@@ -107,7 +107,7 @@ def test_reports_of_one_scale_and_lists_of_many_axes():
 @pytest.mark.parametrize("name", ["mxfp4", "bnb_nf4", "nvfp4", "mxfp6_e2m3"])
 @pytest.mark.parametrize("shape", [(*(1,) * 61, 2, 3, 40), (*(1,) * 60, 2, 1, 3, 40), (*(1,) * 63, 0)])
 def test_blocks_of_as_many_axes_as_numpy_has(name, shape):
-    """Blocks have axes of their own on the way, and so have bytes of several codes."""
+    """Leave room for the axes that blocks, and bytes of several codes, have on the way."""
     values = np.random.default_rng(0).standard_normal(shape)
     made, few = lp.encode(values, name), lp.encode(_few(values), name)
     for backend in (None, "scalar"):
@@ -128,7 +128,7 @@ def test_formats_are_tried_on_as_many_axes_as_numpy_has():
 
 @pytest.mark.parametrize("operation", ["dot", "matmul"])
 def test_products_are_compared(operation):
-    """Shapes were broadcast by NumPy's function, of 32 axes."""
+    """Compare products of more axes than NumPy's function of shapes takes, which is 32."""
     y = np.swapaxes(ROW, -1, -2) if operation == "matmul" else ROW
     made = np.array(getattr(lp, operation)(MANY, y, "fp32_fma"))
     report = lp.compare((MANY, y), made, operation=operation, accumulation="fp32_fma")

@@ -609,7 +609,7 @@ def test_errors_whose_squares_float64_lacks_are_not_called_exact(name):
 
 
 def test_values_whose_squares_float64_lacks_are_not_called_exact():
-    """Squares of their errors are in its range."""
+    """Give a number where squares of errors are in the range of float64."""
     wide = lp.Format(exponent_bits=11, trailing_bits=20, bias=1024)
     assert np.isnan(lp.error_report([1e155 * (1 + 2.0**-30)], wide).sqnr)
     assert lp.error_report([2.0**520], wide).sqnr == np.inf
@@ -617,7 +617,7 @@ def test_values_whose_squares_float64_lacks_are_not_called_exact():
 
 @pytest.mark.parametrize("values", [[], [1.0, 2.3]])
 def test_reports_are_equal_to_their_pickles(values):
-    """With nan too; `by_block` is not compared."""
+    """Compare nan as equal, and leave `by_block` out."""
     report = lp.error_report(values, "mxfp4")
     copied = pickle.loads(pickle.dumps(report))
     assert copied == report

@@ -328,7 +328,7 @@ def test_graphs_inside_of_nodes_read_what_they_did(tmp_path):
 
 
 def test_a_scale_of_scales_is_no_part_of_mxfp4(tmp_path):
-    """It counts when the weight is compared or becomes NVFP4, and no BlockArray of MXFP4 has it."""
+    """Count the scale where the weight is compared or becomes NVFP4; no BlockArray of MXFP4 has it."""
     blocks = lowprec.encode(WEIGHT, "mxfp4")
     parts = {"q": (TensorProto.FLOAT4E2M1, blocks.codes.shape, blocks.packed()),
              "s": (TensorProto.FLOAT8E8M0, blocks.scales.shape, blocks.scales)}  # fmt: skip

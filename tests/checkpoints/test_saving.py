@@ -372,7 +372,7 @@ def _own(name, **changes):
     ],
 )
 def test_checkpoint_commands_take_the_format_and_axes_of_the_file(tmp_path, fmt, axis, spelled):
-    """Whatever the catalog has for elements and blocks of this kind."""
+    """Read the file's own format, whatever the catalog has for such elements and blocks."""
     has_tensor = not isinstance(fmt, str) and fmt.tensor_scale != "none"
     blocks = lp.encode(VALUES, fmt, axis=axis, tensor_scale=2.0**-9 if has_tensor else None)
     lp.save(tmp_path / "x.safetensors", {"w": blocks})
@@ -394,7 +394,7 @@ def test_blocks_along_the_first_of_three_axes_are_spelled_so(tmp_path):
 
 @pytest.mark.parametrize("size", [32, (2, 32)])
 def test_blocks_with_a_scale_of_the_tensor_are_no_mxfp4(tmp_path, size):
-    """What becomes NVFP4 keeps the tensor's scale, and tiles are quantised anew."""
+    """Keep the tensor's scale in what becomes NVFP4, and quantise tiles anew."""
     tensor = "none" if size != 32 else "divide"
     fmt = _own("nvfp4", scale="e8m0fnu", size=size, tensor_scale=tensor)
     blocks = lp.encode(VALUES, fmt, tensor_scale=2.0**-20 if size == 32 else None)

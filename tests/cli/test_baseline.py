@@ -131,10 +131,10 @@ def test_flags_are_held_against_the_baseline(folder):
 
 
 def test_a_budget_must_be_that_of_the_baseline(folder):
-    """A difference that is allowed in one run alone says nothing about the other."""
+    """Refuse a baseline that allows other distances, which says nothing about this run."""
     result = against(cut(), "--ulps", "1")
     assert result.exit_code == 2
-    assert "was made without --ulps, this comparison with --ulps 1; make one with the same" in result.stderr
+    assert "was made with 'ulps': None, this comparison with 1; make one with the same" in result.stderr
 
 
 def test_a_baseline_of_another_question_is_refused(folder):
@@ -182,7 +182,7 @@ PRIVATE = _question("private", "--no-why", "--define")
     ],
 )  # fmt: skip
 def test_a_baseline_of_other_options_is_refused(tmp_path, monkeypatch, then, now, name):
-    """Whatever the words of the question leave out, and the parameters of formats of one name."""
+    """Hold what the words of the question leave out, and the parameters of formats of one name."""
     monkeypatch.chdir(tmp_path)
     x = X.reshape(64, 64)[:32, :32]
     arrays = {"x": x, "m": x, "y": np.zeros((32, 32), np.uint8), "b": np.zeros((32, 2), np.uint8)}

@@ -100,7 +100,7 @@ def test_what_was_written_checks(small):
 
 
 def test_two_actions_are_refused(small):
-    """The last one was done: --check --write wrote."""
+    """Refuse --check with --write, which wrote."""
     result = lowprec("golden", "--check", "--write", "--tables", small)
     assert result.exit_code == 2
     assert "--write and --check are two runs; say one of them" in result.output

@@ -193,7 +193,7 @@ def test_no_transactions_fail(operation):
 
 @pytest.mark.parametrize("result", [np.int8(-64), 2**64, 64.7, np.float32(64)])
 def test_results_that_are_no_unsigned_integers_are_refused_at_once(result):
-    """Other transactions are reported on."""
+    """Report on the other transactions."""
     board = Scoreboard("add", "e4m3fn", "e4m3fn", "e4m3fn")
     board.add(0x38, 0x38, result=0x40)
     with pytest.raises(

@@ -159,7 +159,7 @@ def test_no_hypothesis_of_a_block_format_fails(name):
 
 
 def test_reports_are_pickled():
-    """Their causes are made of functions of functions, which no other process finds by name."""
+    """Leave out the functions that causes are made of, which no other process finds by name."""
     x = np.random.default_rng(2).standard_normal((64, 32)).astype(np.float32)
     blocks = lp.encode(x, "mxfp4")
     codes = np.where(np.abs(x) > 1.5, blocks.codes & 8, blocks.codes)

@@ -410,7 +410,7 @@ def test_operands_may_be_codes_of_binary64(tmp_path):
 
 
 def test_bytes_with_more_bits_than_their_type_are_refused(tmp_path):
-    """The upper halves of packed codes were left out without a word."""
+    """Refuse packed codes as bytes of one code, whose upper halves were left out without a word."""
     path = tmp_path / "d.bin"
     np.array([0x01, 0x03, 0x25, 0x07], np.uint8).tofile(path)
     said = f"'{path}' has bits beyond the 4 of int4, the first at index 2; codes without gaps are FILE:packed"

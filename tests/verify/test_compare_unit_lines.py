@@ -47,7 +47,7 @@ def test_vectors_of_dots_agree_with_themselves(length, packed):
 )
 @pytest.mark.parametrize("size", [None, (2, 1, 4)])
 def test_packed_lanes_need_no_leading_zeros_where_their_number_is_known(pattern, spelled, size):
-    """Sorted, so that the first line begins with zeros."""
+    """Sort lines, so that the first one begins with zeros."""
     made = dot_suite(UNIT, length=4, samples=16) if size is None else matmul_suite(UNIT, size, samples=16)
     full = sorted(line for line in lines_of(made, packed=True) if not line.startswith("#"))
     lines = [re.sub(pattern, spelled, line) for line in full]

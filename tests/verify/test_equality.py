@@ -203,7 +203,7 @@ def test_blocks_of_other_sizes_are_refused_before_values_are_compared():
 
 @pytest.mark.apart
 def test_the_command_reads_codes_in_the_format_that_it_is_asked_for(tmp_path, monkeypatch):
-    """In hexadecimal and without gaps; values whose type NumPy did not save are refused."""
+    """Read files in hexadecimal and without gaps; refuse values whose type NumPy did not save."""
     monkeypatch.chdir(tmp_path)
     blocks = lp.encode(X, "mxfp4", axis=0)
     np.save("x.npy", X)

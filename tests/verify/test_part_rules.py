@@ -77,7 +77,7 @@ def test_products_that_are_wrong_under_a_condition_of_their_own_are_named(words)
 
 
 def test_steps_that_are_wrong_under_a_condition_of_their_own_are_named():
-    """Wherever they stand, and though several steps of a line may be wrong."""
+    """Name steps wherever they stand, and though several steps of a line may be wrong."""
     x, y = factors(2)
 
     def after(total, lane):

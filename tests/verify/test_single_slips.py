@@ -241,6 +241,36 @@ def nvfp4(of_x, of_y, codes, groups=lambda sums: sums):
     return np.asarray(lp.encode((each * scales[0] * scales[1]).sum(-1), "binary32"))
 
 
+def test_sums_of_some_products_of_one_group_are_named_with_their_place():
+    """Read the sixth sum of eight products without its sign, of nine bits."""
+    drawn = np.random.default_rng(17)
+    codes = drawn.integers(0, 16, (2, 400, 64)).astype(np.uint8)
+    of_x, of_y = drawn.integers(0x34, 0x3C, (2, 400, 4)).astype(np.uint8)
+
+    def groups(sums):
+        wrong = sums.copy()
+        wrong[:, 2, 1] += np.where(sums[:, 2, 1] < 0, 2.0**9 / 4, 0)  # in quarters, of the smallest product
+        return wrong
+
+    report = of_nvfp4(of_x, of_y, codes, nvfp4(of_x, of_y, codes, groups))
+    words = "sums of 8 products, of 9 bits, 512 too large if they are negative"
+    where = "of sums of 8 products where the number of the sum, counted from 0, is 5"
+    assert report.cause.words == f"{words}, {where}"
+    assert in_full(report)
+
+
+def test_scales_of_some_blocks_are_named_with_their_rule():
+    """Halve the scale of each block whose scales' codes have a sum of 122 and more."""
+    drawn = np.random.default_rng(18)
+    codes = drawn.integers(0, 16, (2, 1000, 64)).astype(np.uint8)
+    of_x, of_y = drawn.integers(0x34, 0x40, (2, 1000, 4)).astype(np.uint8)
+    low = of_x.astype(int) + of_y >= 122
+    got = nvfp4(np.where(low, of_x - 8, of_x), of_y, codes)  # half the scale
+    report = of_nvfp4(of_x, of_y, codes, got)
+    assert "of blocks where the sum of the scales' codes is at least 122" in report.cause.words
+    assert in_full(report)
+
+
 def of_nvfp4(of_x, of_y, codes, got):
     values = tuple(lp.decode(side, "e2m1fn") for side in codes)
     scale = tuple(lp.decode(side, "ue4m3") for side in (of_x, of_y))

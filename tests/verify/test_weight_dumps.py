@@ -148,7 +148,7 @@ def test_saved_blocks_are_judged_in_the_format_and_along_the_axes_of_the_file(tm
 
 
 def test_saved_codes_and_scales_are_judged_and_not_their_product(tmp_path):
-    """Half the codes at twice the scale have the same values."""
+    """Judge codes, as half of them at twice the scale have the same values."""
     x = np.ones((4, 32), np.float32)
     right = lp.encode(x, "mxint8")
     wrong = lp.BlockArray(right.codes // 2, right.scales + 1, "mxint8")
@@ -168,7 +168,7 @@ def test_a_tensor_scale_counts_in_formats_without_one(tmp_path, to):
 
 @pytest.mark.parametrize("number", [0, -1.0, float("inf")])
 def test_a_tensor_scale_must_be_one_that_encode_takes(tmp_path, number):
-    """Also where the file has one of its own, and where the format has none."""
+    """Refuse one also where the file has one of its own, and where the format has none."""
     x = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
     lp.save(tmp_path / "b.safetensors", {"w": lp.encode(x, "nvfp4")})
     with pytest.raises(ValueError, match="must be one positive number that float32 holds"):

@@ -33,7 +33,7 @@ from lowprec.kernels.lower.records import (
 )
 from lowprec.spec.codebook import Codebook, Number, Ray
 from lowprec.spec.format import Sign
-from lowprec.spec.projection import BINARY_ONLY, Flag, Projection, Saturation
+from lowprec.spec.projection import Flag, Projection, Saturation
 from lowprec.spec.rounding import Threshold
 
 __all__ = [
@@ -170,12 +170,11 @@ _CODES = ("base", "rounded_zero", "zero", "overflow", "infinity", "nan", "carrie
 
 
 def _refuse(fmt: Codebook, projection: Projection) -> None:
-    for field, value in BINARY_ONLY.items():
-        if getattr(projection, field) == value:
-            raise ValueError(
-                f"{field}={value!r} of a projection is for binary formats; {fmt.name!r} is a codebook, "
-                "which has no exponents. Leave it out"
-            )
+    if projection.binary_only:
+        raise ValueError(
+            f"{projection.binary_only} of a projection is for binary formats; {fmt.name!r} is a codebook, "
+            "which has no exponents. Leave it out"
+        )
     if projection.nan_code is not None and projection.nan_code >= len(fmt.values):
         raise ValueError(
             f"nan_code={projection.nan_code:#x} of a projection is no code of {fmt.name!r}; use 0 to "

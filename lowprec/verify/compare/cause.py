@@ -72,11 +72,11 @@ class Diagnosis:
     rest: Cause | None = None  #: what explains others than the first does, if that contradicts nothing
     few: bool = False  #: whether so few mismatches, or blocks with some, prove no cause
 
-    def told(self) -> Diagnosis:
+    def without_functions(self) -> Diagnosis:
         """Return it without the functions of changes, which other processes need not have."""
-        causes, rest = [_told(cause) for cause in self.causes], self.rest and _told(self.rest)
-        return replace(self, causes=causes, rest=rest)
+        causes, rest = map(_without_functions, self.causes), self.rest and _without_functions(self.rest)
+        return replace(self, causes=list(causes), rest=rest)
 
 
-def _told(cause: Cause) -> Cause:
+def _without_functions(cause: Cause) -> Cause:
     return replace(cause, changes=tuple(replace(change, value=None) for change in cause.changes))

@@ -118,7 +118,7 @@ class Comparison:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what the report tells, for other processes."""
-        return vars(self) | {"diagnosis": self.diagnosis and self.diagnosis.told()}
+        return vars(self) | {"diagnosis": self.diagnosis and self.diagnosis.without_functions()}
 
     @property
     def agrees(self) -> bool:

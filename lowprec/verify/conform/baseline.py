@@ -92,18 +92,12 @@ class Baseline:
                 f"the baseline {str(self.path)!r} is about {quoted(then['question'])}, this comparison "
                 f"about {quoted(now['question'])}; make one with the same options and --json"
             )
-        for name in {**then["asked"], **now["asked"]}:
-            was, is_now = (each["asked"].get(name) for each in (then, now))
-            if was != is_now:
-                raise ValueError(
-                    f"the baseline {str(self.path)!r} was made with {quoted(name)}: {quoted(was)}, this "
-                    f"comparison with {quoted(is_now)}; make one with the same options and --json"
-                )
-        allowed, allows = _allowed(then), _allowed(now)
-        if allowed != allows:
+        was, is_now = _asked(then), _asked(now)
+        if other := [name for name in {**was, **is_now} if was.get(name) != is_now.get(name)]:
+            before, after = (quoted(each.get(other[0])) for each in (was, is_now))
             raise ValueError(
-                f"the baseline {str(self.path)!r} was made {allowed}, this comparison {allows}; make one "
-                f"with the same options and --json"
+                f"the baseline {str(self.path)!r} was made with {quoted(other[0])}: {before}, "
+                f"this comparison with {after}; make one with the same options and --json"
             )
         found = _worse(now, then, "results")
         if now["flags"] is not None:
@@ -142,7 +136,7 @@ def read_baseline(path: Path, command: str) -> Baseline:
             if not isinstance(data.get("asked"), dict):
                 raise ValueError("it does not tell all that was asked, as reports of 0.2.0 and before do not")
             _ = _counts(data), data["question"]
-            _ = None if data["flags"] is None else _counts(data["flags"]), _allowed(data)
+            _ = None if data["flags"] is None else _counts(data["flags"]), _asked(data)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         why = error.args[0] if isinstance(error, KeyError | ValueError) else "a part is of another kind"
         raise ValueError(f"{str(path)!r} is no whole report of {command} ({why}); {way}") from None
@@ -167,10 +161,9 @@ def _counts(data: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-def _allowed(data: dict[str, Any]) -> str:
-    """Return how far results may be off in a report, as the option says it."""
-    budget = data.get("budget")
-    return "without --ulps" if budget is None else f"with --ulps {quoted(budget['ulps'])}"
+def _asked(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what a report was asked besides its question, and how far results may be off."""
+    return {**data["asked"], "ulps": None if data["budget"] is None else data["budget"]["ulps"]}
 
 
 def _worse(now: dict[str, Any], then: dict[str, Any] | None, what: str) -> list[str]:

@@ -16,7 +16,7 @@ from lowprec.spec.projection import Projection
 from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.dot_operands import Given, in_blocks
 from lowprec.verify.questions.features import Feature, exponents, has_fields, of_codes, of_values
-from lowprec.verify.questions.parts import PartEdit, ResultParts, Rows, part_edit
+from lowprec.verify.questions.parts import Holds, PartEdit, ResultParts, part_edit
 from lowprec.verify.questions.question import Array, Batch, Change
 from lowprec.verify.questions.stages import OF_A_STEP, fault
 from lowprec.verify.questions.step_cuts import LANE, Numbers
@@ -24,7 +24,7 @@ from lowprec.verify.questions.step_faults import step_faults
 from lowprec.verify.questions.step_features import of_each_step, of_step
 from lowprec.verify.questions.step_model import Formats, folded, has_steps, stepped
 from lowprec.verify.questions.step_trees import is_tree, nodes_of
-from lowprec.verify.questions.sum_edits import of_rounding, part_edits, part_sizes
+from lowprec.verify.questions.sum_edits import of_rounding, partial_sum_edits, partial_sum_sizes
 
 __all__ = ["DotParts"]
 
@@ -77,10 +77,10 @@ class DotParts:
         window = self.how.accumulator
         if not isinstance(window, Window) or window.scales != "groups":
             return
-        for size in part_sizes(window.group):
+        for size in partial_sum_sizes(window.group):
             found = functools.partial(_of_sums, size=size, group=window.group)
             sums = ResultParts(f"of sums of {size} products", self.length // size, self.rows, found)
-            for words, change in part_edits(size, window.group):
+            for words, change in partial_sum_edits(size, window.group):
                 yield part_edit(sums, functools.partial(_in_sums, change, size), words)
 
 
@@ -138,7 +138,7 @@ def _in_steps(change: Change, steps: ResultParts, found: Callable[[int, Any, Any
     def of(mask: Array) -> Change:
         return at(lambda number, *_: mask[:, number])
 
-    def ruled(where: Rows) -> Change:
+    def ruled(where: Holds) -> Change:
         return at(lambda *step: where(found(*step)))
 
     return Change("parts", PartEdit(steps, of, None, ruled), change.words, 3)

@@ -154,7 +154,7 @@ def shown_edits(
                 continue
             given = (made == few.got).any()
             if stage != "total":
-                of = functools.partial(_of_parts, stage, of_lanes)
+                of = functools.partial(_edit_of_parts, stage, of_lanes)
                 many = given or words == edits.LEFT_OUT
                 yield part_edit(parts.products if unit == "lane" else parts.blocks, of, words, of_many=many)
             if unit == "block" or count == 1 or given:
@@ -201,7 +201,7 @@ def _edit(stage: str, edit: Callable[[Any], Any], lanes: Array, words: str) -> C
     return fault(words, 2, **({stage: edit(lanes)} if stage else edit(lanes)), **together)
 
 
-def _of_parts(stage: str, edit: Callable[[Any], Any], mask: Array) -> Change:
+def _edit_of_parts(stage: str, edit: Callable[[Any], Any], mask: Array) -> Change:
     """Return an edit of single products, or blocks, by their numbers among all."""
     change = _edit(stage, edit, mask, "")
     if not change.field.startswith("stage."):

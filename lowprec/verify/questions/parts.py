@@ -11,7 +11,7 @@ import numpy as np
 from lowprec.verify.questions.features import Feature
 from lowprec.verify.questions.question import Array, Batch, Change
 
-__all__ = ["PartEdit", "ResultParts", "Rows", "part_edit"]
+__all__ = ["PartEdit", "ResultParts", "Holds", "part_edit"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ResultParts:
 
 
 #: Which parts a rule holds of, from their features.
-Rows = Callable[[Sequence[Feature]], Array]
+Holds = Callable[[Sequence[Feature]], Array]
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class PartEdit:
 
     parts: ResultParts
     of: Callable[[Array], Change]  #: of a mask of results and parts
-    where: Rows | None = None  #: which parts
-    ruled: Callable[[Rows], Change] | None = None  #: the edit by a rule that is asked part by part
+    where: Holds | None = None  #: which parts
+    ruled: Callable[[Holds], Change] | None = None  #: the edit by a rule that is asked part by part
     of_many: bool = False  #: whether results show that many parts at once may have it
 
     def at(self, places: Array) -> Change:

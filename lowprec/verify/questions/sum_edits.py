@@ -198,17 +198,17 @@ def _lanes_shifted(where: Array, change: Callable[[Array], Array]) -> dict[str, 
 
 def of_groups(group: int) -> Iterator[Change]:
     """Yield sums of groups of so many products, and of parts of these, that are wrong."""
-    for size in part_sizes(group):
-        for words, change in part_edits(size, group):
+    for size in partial_sum_sizes(group):
+        for words, change in partial_sum_edits(size, group):
             yield fault(words, 2, group_parts=(size, change))
 
 
-def part_sizes(group: int) -> list[int]:
+def partial_sum_sizes(group: int) -> list[int]:
     """Return how many products may be added before all of a group are."""
     return [size for size in (2, 4, 8, 16) if size < group] + [group]
 
 
-def part_edits(size: int, group: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+def partial_sum_edits(size: int, group: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     """Yield edits of sums of products, in units of the smallest product, in words."""
     of = "groups" if size == group else f"{size} products"
     for bits in range(6, 14):
