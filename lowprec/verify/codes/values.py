@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ __all__ = ["as_doubles", "carried", "carrier_dtype", "carrier_of", "distances", 
 __all__ += ["is_values", "on_grid", "own_dtype", "unsigned", "words_of"]
 
 Array = npt.NDArray[Any]
+
+#: Bits of codes whose values are looked up.
+_LOOKED_UP = 16
 
 
 def is_nan(codes: Array, fmt: Format) -> Array:
@@ -73,7 +77,18 @@ def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:
     """Return the values of codes; of integers of 64 bits the nearest float64."""
     if isinstance(fmt, Carrier):
         return np.asarray(codes.view(carrier_dtype(fmt)).astype(np.float64))
-    return np.asarray(decode(codes, fmt, dtype=np.float64))
+    if fmt.width > _LOOKED_UP or codes.dtype.kind != "u":
+        return np.asarray(decode(codes, fmt, dtype=np.float64))
+    try:
+        return np.asarray(_values(fmt)[codes])
+    except IndexError:
+        return np.asarray(decode(codes, fmt, dtype=np.float64))  # which names what is no code
+
+
+@lru_cache(maxsize=32)
+def _values(fmt: Format) -> npt.NDArray[np.float64]:
+    """Return the values of all codes of a format."""
+    return np.asarray(decode(np.arange(1 << fmt.width), fmt, dtype=np.float64))
 
 
 def doubles(values: Array) -> npt.NDArray[np.float64]:

@@ -64,7 +64,8 @@ def of_parts(
     edits = list(edits)
     for edit, rule in _of_many(question, batch.places[bad[:_FEW]], edits):
         add(edit, rule)
-    shares = [(_share(question, batch.places[bad], edit), edit) for edit in edits]
+    copies = dict[str, tuple[Batch, Array]]()  # of the same parts, for all edits of these
+    shares = [(_share(question, batch.places[bad], edit, copies), edit) for edit in edits]
     shares.sort(key=lambda pair: (-pair[0], pair[1].cost))
     for _, edit in (pair for pair in shares[:_EDITS] if pair[0] >= _SHARE):
         told, plain = _Told(question, batch, edit), good
@@ -105,10 +106,12 @@ def _conditions(feature: Feature) -> Iterator[Condition]:
         yield Condition(feature.name, "=", value, label=label)
 
 
-def _share(question: Question, places: Array, edit: Change) -> float:
+def _share(question: Question, places: Array, edit: Change, known: dict[str, tuple[Batch, Array]]) -> float:
     """Return the share of wrong results that an edit of one part alone gives."""
     parts = edit.value.parts
-    copies, alone = parts.copies(places[: max(_PARTS // parts.count, _LEAST)])
+    if parts.name not in known:
+        known[parts.name] = parts.copies(places[: max(_PARTS // parts.count, _LEAST)])
+    copies, alone = known[parts.name]
     given = question.answer(copies, (edit.value.of(alone),)) == copies.got
     return float(given.reshape(parts.count, -1).any(0).mean())
 

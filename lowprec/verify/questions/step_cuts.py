@@ -22,6 +22,7 @@ __all__ = [
     "in_terms",
     "lanes_of",
     "last_raised",
+    "limited",
 ]
 __all__ += [
     "joined",
@@ -65,6 +66,11 @@ class Parts(NamedTuple):
     kept: Array
     lost: Array
     bits: int  #: behind the point
+
+
+def limited(words: Array, least: int, most: int) -> Array:
+    """Return words within limits; of few words sooner than `np.clip`."""
+    return np.asarray(np.minimum(np.maximum(words, least), most))
 
 
 def signed(parts: Parts, words: Array) -> Array:
@@ -185,7 +191,7 @@ def _plain_numbers(values: Array, fmt: Format, least: int) -> Numbers | None:
         return None
     exponent = np.where(plain, np.maximum(fields - 1023, least), fmt.emin)
     last = exponent - fmt.trailing_bits
-    down = np.clip(last - fields + 1075, 0, 63)
+    down = limited(last - fields + 1075, 0, 63)
     whole = np.where(plain, size & low | low + 1, 0)
     significand = whole >> down
     if (significand << down != whole).any() or (last - fields + 1075 < 0)[plain].any():

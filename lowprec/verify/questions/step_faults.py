@@ -21,6 +21,7 @@ from lowprec.verify.questions.step_cuts import (
     exactly,
     in_terms,
     lanes_of,
+    limited,
     signed,
     window_sum,
 )
@@ -398,7 +399,7 @@ def _of_rounding(window: Window | None, form: Format) -> Iterator[Change]:
 
 def _clear(sums: Sum, below: Array) -> Sum:
     """Return sums without the bits below a place."""
-    down = np.clip(below, 0, 62)
+    down = limited(below, 0, 62)
     return sums._replace(significand=sums.significand >> down << down)
 
 
@@ -420,7 +421,7 @@ def _unseen(sums: Sum, bits: int) -> Sum:
 
 def _twice(sums: Sum, bits: int) -> Sum:
     """Return sums that are rounded to nearest, ties to even, with so many bits behind the result's."""
-    down = np.clip(sums.discarded - bits, 0, 62)
+    down = limited(sums.discarded - bits, 0, 62)
     kept, rest, half = sums.significand >> down, sums.significand & (1 << down) - 1, (1 << down) >> 1
     up = (down > 0) & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
     return sums._replace(significand=kept + up << down)

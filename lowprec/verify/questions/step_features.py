@@ -18,7 +18,7 @@ from lowprec.verify.codes.values import doubles
 from lowprec.verify.questions.dot_operands import Given, in_blocks
 from lowprec.verify.questions.features import Feature, any_of, exponents, of_codes, of_values
 from lowprec.verify.questions.question import Array
-from lowprec.verify.questions.step_cuts import Numbers
+from lowprec.verify.questions.step_cuts import Numbers, limited
 from lowprec.verify.questions.step_model import Formats, folded, has_steps, stepped as run_steps
 from lowprec.verify.questions.step_sums import Sum
 from lowprec.verify.questions.step_trees import is_tree, nodes_of, places_of_nodes
@@ -193,7 +193,7 @@ def _of_step(
     alone = nonzero[:, -1] & (shifts[:, -1] == 0) & ~others.any(1)
     yield Feature("the addend or running sum has the largest exponent alone", alone)
     if bits is not None:
-        down = np.clip((largest - bits)[:, None] - terms.last, 0, 62)
+        down = limited((largest - bits)[:, None] - terms.last, 0, 62)
         cut = nonzero & (terms.significand & (1 << down) - 1 != 0)
         yield Feature("alignment cuts bits off", cut.any(1))
         yield Feature("alignment cuts bits off the addend or running sum", cut[:, -1])
@@ -228,9 +228,9 @@ def _of_step(
     sizes = np.frexp(terms.significand.astype(np.float64))[1] - 1 + terms.last
     leading = np.where(nonzero, sizes, -(1 << 12)).max(1)
     yield Feature("the number of leading bits that cancel", np.where(plain & any_, leading - top, 0).clip(0))
-    yield Feature("the places between the first bits of the two largest terms", np.clip(total.apart, 0, 99))
+    yield Feature("the places between the first bits of the two largest terms", limited(total.apart, 0, 99))
     yield Feature("the sum before rounding is subnormal", plain & (top < result.emin))
-    places = np.clip(total.discarded, 0, 62)
+    places = limited(total.discarded, 0, 62)
     rest = total.significand & (np.int64(1) << places) - 1
     half = np.where(places > 0, np.int64(1) << np.maximum(places - 1, 0), 0)
     kept = total.significand >> places

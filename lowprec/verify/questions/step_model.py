@@ -55,9 +55,10 @@ Formats = tuple[Format | None, Format | None]
 
 @dataclass
 class Plain:
-    """Terms without a fault, and sums by the first product of each run of steps."""
+    """Factors and terms without a fault, and sums by the first product of each run of steps."""
 
     sums: dict[int, Array] = field(default_factory=dict)
+    factors: tuple[list[Array], list[Numbers]] | None = None
     terms: tuple[Numbers, Ends] | None = None
 
 
@@ -162,27 +163,43 @@ def _rows(
     """Return codes of the output, of rows."""
     sums = None if plain is None or "together" in stages else plain.sums
     if plain is None or _OF_TERMS & stages.keys():
-        products, ends, stages = _terms(sides, how, formats, stages)
+        products, ends, stages = _terms(sides, how, formats, stages, plain)
     else:
-        plain.terms = plain.terms or _terms(sides, how, formats, stages)[:2]
+        plain.terms = plain.terms or _terms(sides, how, formats, stages, plain)[:2]
         products, ends = plain.terms
     return in_order(products, ends, addend, folded(how), stages, sums)
 
 
-def _terms(
-    sides: list[tuple[Array, Array | None]], how: Accumulation, formats: Formats, stages: Stages
-) -> tuple[Numbers, Ends, Stages]:
-    """Return the terms of all steps, and the stages of these."""
-    read, wild = [], [values for values, _ in sides]
-    if "values" in stages:
-        wild = list(stages["values"](*wild))
-    for number, fmt in enumerate(formats):
+def _factors(given: list[Array], how: Accumulation, formats: Formats) -> tuple[list[Array], list[Numbers]]:
+    """Return the values of x and y as the unit takes them, and these as their formats write them."""
+    wild, read = [], []
+    for values, fmt in zip(given, formats, strict=True):
         assert fmt is not None, "asked before"
         if how.operand_rounding is not None:
-            rounded = quantize(wild[number], fmt, projection=how.operand_rounding)
-            wild[number] = np.asarray(rounded, np.float64)
-        read.append(stages.get("xy"[number], as_read)(numbers_of(wild[number], fmt), fmt))
-    a, b = read
+            values = np.asarray(quantize(values, fmt, projection=how.operand_rounding), np.float64)
+        wild.append(values)
+        read.append(numbers_of(values, fmt))
+    return wild, read
+
+
+def _terms(
+    sides: list[tuple[Array, Array | None]],
+    how: Accumulation,
+    formats: Formats,
+    stages: Stages,
+    plain: Plain | None,
+) -> tuple[Numbers, Ends, Stages]:
+    """Return the terms of all steps, and the stages of these."""
+    given = [values for values, _ in sides]
+    if "values" in stages:
+        wild, read = _factors(list(stages["values"](*given)), how, formats)
+    elif plain is None:
+        wild, read = _factors(given, how, formats)
+    else:
+        plain.factors = plain.factors or _factors(given, how, formats)
+        wild, read = list(plain.factors[0]), plain.factors[1]
+    each = zip("xy", read, formats, strict=True)
+    a, b = (stages.get(side, as_read)(numbers, fmt) for side, numbers, fmt in each)
     negative = np.signbit(wild[0]) != np.signbit(wild[1])
     marks = np.full(negative.shape, OF_PRODUCTS)
     whole, last = stages.get("products", multiplied)(a, b)

@@ -285,7 +285,7 @@ def _step(
     counted = stages.get("counts", nonzero)(terms)
     least = -4096 if window is None else window.lowest_exponent
     seen = stages["seen"](terms) if "seen" in stages else terms.exponent
-    largest = np.where(counted, seen, least).max(1).clip(least)
+    largest = np.where(counted, seen, least).max(1, initial=least)
     if "empty" in stages:
         largest = np.where(counted.any(1), largest, stages["empty"]())
     terms = stages.get("above", as_read)(terms, largest)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.spec.format import Format
-from lowprec.verify.questions.step_cuts import LOW, Numbers, Parts
+from lowprec.verify.questions.step_cuts import LOW, Numbers, Parts, limited
 
 __all__ = ["Sum", "aligned", "as_float64", "carry_lost", "magnitude", "wide_sums", "with_places"]
 __all__ += ["with_tops"]
@@ -61,12 +61,12 @@ def aligned(terms: Numbers, unit: Array, bits: int) -> tuple[Parts, Array, Array
     up = terms.last - unit[:, None]
     significand = terms.significand
     far = (up > 0) & (significand != 0) & (_bit_length(significand) + up > 61)
-    left = significand << np.clip(np.where(far, 0, up), 0, 62)
-    down = np.clip(-up, 0, 62)
+    left = significand << limited(np.where(far, 0, up), 0, 62)
+    down = limited(-up, 0, 62)
     kept = significand >> down
     rest = significand - (kept << down)
-    near = rest << np.clip(LOW - down, 0, LOW)
-    deep = np.clip(-up - LOW, 0, 62)
+    near = rest << limited(LOW - down, 0, LOW)
+    deep = limited(-up - LOW, 0, 62)
     sticky = (rest & ((1 << deep) - 1)) != 0
     lost = np.where(-up <= LOW, near, (rest >> deep) | sticky)
     parts = Parts(terms.negative, np.where(up >= 0, left, kept), np.where(up >= 0, 0, lost), bits)
@@ -78,7 +78,7 @@ def magnitude(hi: Array, lo: Array, unit: Array) -> Sum:
     negative, rest = hi < 0, (hi < 0) & (lo > 0)
     high = np.abs(hi) - rest
     low = np.where(rest, (1 << LOW) - lo, lo)
-    up = np.clip(60 - _bit_length(high), 0, LOW)
+    up = limited(60 - _bit_length(high), 0, LOW)
     down = LOW - up
     significand = (high << up) | (low >> down) | ((low & ((1 << down) - 1)) != 0)
     return Sum(negative, significand, unit - up, unit, up, unit, unit, unit)
@@ -100,7 +100,7 @@ def with_places(sums: Sum, fmt: Format, largest: Array) -> Sum:
 
 def as_float64(sums: Sum) -> Array:
     """Return sums as float64, of 53 bits: the last is set where any below it is."""
-    down = np.clip(_bit_length(sums.significand) - 53, 0, 62)
+    down = limited(_bit_length(sums.significand) - 53, 0, 62)
     odd = (sums.significand >> down) | ((sums.significand & ((1 << down) - 1)) != 0)
     return np.asarray(np.ldexp(odd.astype(np.float64), sums.last + down))
 
@@ -116,7 +116,7 @@ def carry_lost(codes: Array, sums: Sum, fmt: Format, increment: bool = False, in
 
     If not `infinite`, what it carries past the largest number is infinite all the same.
     """
-    places, one = np.clip(sums.discarded, 0, 62), 1 << fmt.trailing_bits
+    places, one = limited(sums.discarded, 0, 62), 1 << fmt.trailing_bits
     below = (sums.discarded > 0) & (sums.significand >> places == 2 * one - 1)
     below &= infinite or codes & fmt.sign_code - 1 != fmt.infinity_code
     return np.where(below & (codes & one - 1 == 0), codes - (1 if increment else one), codes)

@@ -23,6 +23,7 @@ from lowprec.verify.questions.step_cuts import (
     Numbers,
     Parts,
     chosen,
+    limited,
     terms_in,
     which_terms,
 )
@@ -154,7 +155,7 @@ def _far_dropped(terms: Numbers, largest: Array, least: int) -> Numbers:
 
 
 def _cut_below(terms: Numbers, largest: Array, bits: int, downwards: bool) -> Numbers:
-    down = np.clip(largest[:, None] - bits - terms.last, 0, 62)
+    down = limited(largest[:, None] - bits - terms.last, 0, 62)
     up = np.where(terms.negative & downwards, (np.int64(1) << down) - 1, 0)
     return terms._replace(significand=terms.significand + up >> down << down)
 
@@ -176,7 +177,7 @@ def _cut_behind(terms: Numbers, largest: Array, bits: int, of_larger: bool) -> N
     first = (terms.exponent == largest[:, None]) & (terms.significand != 0)
     last = np.where(first, terms.last, -4096).max(1) if of_larger else terms.last[:, -1]
     counts = np.asarray(first.any(1) if of_larger else terms.significand[:, -1] != 0)
-    down = np.where(counts[:, None], np.clip(last[:, None] - bits - terms.last, 0, 62), 0)
+    down = np.where(counts[:, None], limited(last[:, None] - bits - terms.last, 0, 62), 0)
     return terms._replace(significand=terms.significand >> down << down)
 
 
@@ -390,7 +391,7 @@ def _rounded_sums(sums: Sum, fmt: Format, how: int) -> Sum:
     top = np.frexp(sums.significand.astype(np.float64))[1] - 1 + sums.last
     places = sums.discarded if how < 3 else top - fmt.trailing_bits - sums.last
     low = (top < fmt.emin) & (sums.significand > 0) & (places > 0)
-    down = np.clip(places, 0, 62)
+    down = limited(places, 0, 62)
     kept, rest = sums.significand >> down, sums.significand & (np.int64(1) << down) - 1
     half = (np.int64(1) << down) >> 1
     # Two bits more, for what is below: a sum that is cut to zero keeps its sign.
