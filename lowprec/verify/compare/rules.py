@@ -346,6 +346,15 @@ def _conditions(feature: Feature, wanted: Mask, statement: bool, *, covering: bo
     return made + [Condition(name, "=", value) for value in limits]
 
 
+def _first_of_each(masks: Mask) -> Array:
+    """Return the first of the conditions that hold of the same results, for all of them."""
+    rows = np.packbits(masks, axis=1)
+    firsts: dict[bytes, int] = {}
+    for number, row in enumerate(rows):
+        firsts.setdefault(row.tobytes(), number)
+    return np.array([*firsts.values()], np.intp)
+
+
 def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Condition] | None:
     """Return the cheapest one, two or three conditions that together exclude all that is outside."""
     if not tried or not excluded.shape[1]:
@@ -356,8 +365,7 @@ def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Cond
         return [tried[int(alone[np.argmin(costs[alone])])]]
     # Of conditions that exclude the same results the cheapest alone.
     cheap = np.argsort(costs, kind="stable")
-    _, first_of = np.unique(np.packbits(excluded[cheap], axis=1), axis=0, return_index=True)
-    single = np.sort(cheap[first_of])
+    single = np.sort(cheap[_first_of_each(excluded[cheap])])
     order = single[np.argsort(-counts[single], kind="stable")]
     best = np.sort(order[:_PAIRS])
     left = (~excluded[best]).astype(np.float32)
@@ -379,9 +387,7 @@ def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Cond
 
 def _alternatives(tried: list[Condition], holds: Mask, wanted: Mask) -> Rule | None:
     """Return alternatives, of one or two conditions each, that cover most of what is wanted."""
-    # Of conditions that hold of the same results the first alone.
-    _, first_of = np.unique(np.packbits(holds, axis=1), axis=0, return_index=True)
-    single = np.sort(first_of)
+    single = _first_of_each(holds)
     holds = holds[single]
     wide = holds[:, ~wanted].astype(np.float32)
     missed, together = wide.sum(1), 3 * (wide @ wide.T)
