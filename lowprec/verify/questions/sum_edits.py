@@ -371,15 +371,20 @@ def narrowed(change: Change, steps: int, nodes: Nodes = ()) -> Iterator[Change]:
     for place, where in places if stages.keys() <= OF_A_STEP else ():
         words = f"{change.words}, {where}"
         yield replace(change, value=(*stages.items(), ("step", place)), words=words, cost=change.cost + 1)
-    if change.field == "stage.before":
+    if change.field in ("stage.before", "stage.after"):
+        (name, stage), of_sign = change.value[0], _codes_of_sign if "after" in stages else _of_sign
         for negative, sign in ((True, "negative"), (False, "positive")):
-            signed = functools.partial(_of_sign, change=stages["before"], negative=negative)
+            signed = functools.partial(of_sign, change=stage, negative=negative)
             said = f"{change.words}, if they are {sign}"
-            yield replace(change, value=(("before", signed),), words=said, cost=change.cost + 1)
+            yield replace(change, value=((name, signed),), words=said, cost=change.cost + 1)
 
 
 def _of_sign(sums: Any, change: Callable[[Any], Any], negative: bool) -> Any:
     return chosen(sums.negative == negative, change(sums), sums)
+
+
+def _codes_of_sign(codes: Array, sums: Sum, fmt: Format, change: Callable[..., Array], negative: bool) -> Any:
+    return np.where(sums.negative == negative, change(codes, sums, fmt), codes)
 
 
 #: How sums are rounded: cut, raised, cut to 0, or rounded first as if their exponent had no least.
