@@ -49,6 +49,11 @@ OF_PRODUCTS = {
         lambda x, y, lane: (x >> 3 & 15) + (y >> 3 & 15) >= 26,
         ("the sum of the factors' exponents is at least 12",),
     ),
+    "products left out": (
+        lambda p: 0 * p,
+        lambda x, y, lane: np.isin(lane, (1, 6)) & ((x >> 3 & 15) + (y >> 3 & 15) >= 26),
+        ("the lane is 1 or 6", "the sum of the factors' exponents is at least 12"),
+    ),
     "products 1 last place too large": (
         None,
         lambda x, y, lane: (x & 7 == 7) & (y & 7 == 7) & (lane > 3),

@@ -31,6 +31,8 @@ _PARTS, _LEAST, _SHARE = 256, 4, 0.1
 _FEW, _MANY = 32, 0.9
 #: Draws of so many parts that a rule is learnt of, if none holds of all; and the share that it must hold of.
 _DRAWS, _SOME, _MOST = 8, 8, 0.6
+#: One of so many parts of right results may meet the rule all the same.
+_SPARED = 64
 
 Mask = npt.NDArray[np.bool_]
 
@@ -137,7 +139,8 @@ class _Told:
     def rule(self, drawn: np.random.Generator, spent: float) -> Rule | None:
         """Return the rule of the parts that the edit holds of; if none holds of all, of most.
 
-        A part may give a wrong result by chance, where the edit holds of several others.
+        A part may give a wrong result by chance, where the edit holds of several others, and two parts may
+        make up for each other in a right one.
         """
         features, of, outside = zip(*self.parts, strict=True)
         joined = [
@@ -147,12 +150,16 @@ class _Told:
         inside, others = np.concatenate(of), np.concatenate(outside)
         every = np.flatnonzero(inside)
         found = learn(joined, inside, others, spent)
-        if found is not None or every.size < 2 * _SOME:
+        if every.size < 2 * _SOME:
             return found
-        for _ in range(_DRAWS):
+        if found is not None and len(found.alternatives) == 1 and found.where(joined)[every].all():
+            return found
+        spared = int(np.count_nonzero(others)) // _SPARED
+        for number in range(_DRAWS):
             some = np.zeros(inside.size, bool)
-            some[drawn.permutation(every)[:_SOME]] = True
-            found = learn(joined, some, others, spent)
-            if found is not None and found.where(joined)[every].mean() >= _MOST:
-                return found
-        return None
+            some[drawn.permutation(every)[:_SOME] if number else every] = True
+            of_some = learn(joined, some, others, spent, spared=spared)
+            where = some & False if of_some is None else of_some.where(joined)
+            if where[every].mean() >= _MOST and np.count_nonzero(where & others) <= spared:
+                return of_some
+        return found

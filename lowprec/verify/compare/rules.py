@@ -53,7 +53,7 @@ class Condition:
     """A feature that is equal to a value, at least or at most; or not, if `holds` is False."""
 
     feature: str
-    relation: str  #: "=", ">=", "<=" or "between"
+    relation: str  #: "=", ">=", "<=", "between" or, of two values, "or"
     value: int
     last: int = 0
     label: str = ""  #: of the value
@@ -66,6 +66,8 @@ class Condition:
         """Return where a feature's values meet the condition."""
         if self.relation == "between":
             return np.asarray((values >= self.value) & (values <= self.last))
+        if self.relation == "or":
+            return np.asarray((values == self.value) | (values == self.last))
         compare = {"=": np.equal, ">=": np.greater_equal, "<=": np.less_equal}[self.relation]
         return np.asarray(compare(values, self.value) == self.holds)
 
@@ -76,7 +78,7 @@ class Condition:
         if self.label:
             return f"{self.feature} is {no}{self.label}"
         limit = {">=": "at least ", "<=": "at most "}.get(self.relation, "")
-        to = f" to {self.last}" if self.relation == "between" else ""
+        to = f" {self.relation.replace('between', 'to')} {self.last}" if self.relation in _OF_TWO else ""
         untold = [f"down to {self.least}"] * (self.least is not None)
         untold += [f"up to {self.most}"] * (self.most is not None)
         if untold:
@@ -85,6 +87,8 @@ class Condition:
         return f"{self.feature} is {no}{limit}{value}{to}"
 
 
+#: Relations to two values.
+_OF_TWO = ("between", "or")
 #: How features end whose values are codes.
 AS_CODE = "as a code,"
 #: What a statement is negated by: the first of its words that is here.
@@ -165,14 +169,16 @@ def learn(
     spent: float = 0,
     *,
     of: Mask | None = None,
+    spared: int = 0,
     distinct: Callable[[Mask], int] = np.count_nonzero,
     behind: Callable[[Mask], int] = np.count_nonzero,
 ) -> Rule | None:
     """Return the shortest rule that holds inside and not outside, or the one with the fewest exceptions.
 
-    None where no rule is proven by so few results; `spent` are bits of choice before that of the rule, and
-    `of` are those that might have been inside, if more than those outside. Results that repeat each other, as
-    `distinct` counts them, prove no more than one of them; `behind` counts for a rule on what stood before.
+    None where no rule is proven by so few results; `spent` are bits of choice before that of the rule, `of`
+    are those that might have been inside, if more than those outside, and so many as `spared` may meet the
+    rule outside. Results that repeat each other, as `distinct` counts them, prove no more than one of them;
+    `behind` counts for a rule on what stood before.
     """
     drawn = np.random.default_rng(5)
     some = _some(inside, _INSIDE, drawn), _some(outside, _OUTSIDE, drawn)
@@ -183,7 +189,7 @@ def learn(
     proofs = [(int(count), _bits_of_choice(int(count), int(others)) - spent) for count, others in counts]
     found: Rule | None = None
     for _ in range(_ROUNDS):
-        found = _learnt(features, inside, outside, np.concatenate(some), some[0].size, proofs)
+        found = _learnt(features, inside, outside, np.concatenate(some), some[0].size, proofs, spared)
         missed = np.zeros(inside.size, bool) if found is None else found.where(features) & outside
         if found is None or not missed.any() or np.isin(np.flatnonzero(missed), some[1]).any():
             break
@@ -198,6 +204,7 @@ def _learnt(
     held: Array,
     first: int,
     proofs: Sequence[tuple[int, float]],
+    spared: int,
 ) -> Rule | None:
     """Return the rule of the results that are held, of which the first so many are inside.
 
@@ -215,7 +222,7 @@ def _learnt(
     counts = {f.name: len(_distinct(f.values)) * (_STATE if f.before else 1) for f in given}
     counts[_WHOLE_ONES] = sum(name.startswith(_WHOLES) for name in counts)
     costs = np.array([_bits(condition, counts) for condition in tried])
-    found = _covering(tried, costs, ~holds[:, ~wanted])
+    found = _covering(tried, costs, ~holds[:, ~wanted], spared)
     states = {f.name for f in given if f.before}
     count, proof = proofs[any(one.feature in states for one in found or ())]
     plain = found is not None and count < _FEW and len(found) < 3 and all(map(is_whole, found))
@@ -271,7 +278,7 @@ def _with_limits(
     outside: Mask,
 ) -> Condition:
     """Return a condition with the limits that results which meet the others do not tell from its own."""
-    if one.statement or one.label or not one.holds:
+    if one.statement or one.label or not one.holds or one.relation == "or":
         return one
     others = [rows[condition] for condition in together if condition is not one]
     seen = values[one.feature][np.logical_and.reduce([outside, *others])]
@@ -297,7 +304,7 @@ def _bits(condition: Condition, counts: dict[str, int]) -> float:
     """Return the logarithm, to base 2, of how many such conditions there are on such features."""
     values, seldom = counts[condition.feature], bool(_OF_BITS.search(condition.feature))
     kinds = 2 if condition.statement else 2 * values if condition.label else 3 * values
-    kinds = values * values if condition.relation == "between" else kinds
+    kinds = values * values if condition.relation in _OF_TWO else kinds
     features = counts[_WHOLE_ONES] if is_whole(condition) else len(counts)
     return 1 + math.log2(features) + math.log2(kinds) + seldom
 
@@ -337,6 +344,9 @@ def _conditions(feature: Feature, wanted: Mask, statement: bool, *, covering: bo
         if len(made) == 2:
             both = Condition(name, "between", low, high) if low < high else Condition(name, "=", low)
             made.append(both)
+        between = (inside > low) & (inside < high), (outside > low) & (outside < high)
+        if between[1].any() and not between[0].any():
+            made.append(Condition(name, "or", low, high))
         return made
     limits = _distinct(inside)
     if len(limits) > _LIMITS:
@@ -355,12 +365,12 @@ def _first_of_each(masks: Mask) -> Array:
     return np.array([*firsts.values()], np.intp)
 
 
-def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Condition] | None:
-    """Return the cheapest one, two or three conditions that together exclude all that is outside."""
+def _covering(tried: list[Condition], costs: Array, excluded: Mask, spared: int) -> list[Condition] | None:
+    """Return the cheapest one, two or three conditions that together exclude all outside but a few."""
     if not tried or not excluded.shape[1]:
         return None
     counts = excluded.sum(1)
-    alone = np.flatnonzero(counts == excluded.shape[1])
+    alone = np.flatnonzero(counts >= excluded.shape[1] - spared)
     if alone.size:
         return [tried[int(alone[np.argmin(costs[alone])])]]
     # Of conditions that exclude the same results the cheapest alone.
@@ -370,7 +380,7 @@ def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Cond
     best = np.sort(order[:_PAIRS])
     left = (~excluded[best]).astype(np.float32)
     both = np.where(
-        left @ left.T == 0, costs[best][:, None] + costs[best], np.inf
+        left @ left.T <= spared, costs[best][:, None] + costs[best], np.inf
     )  # together they exclude all
     first, second = np.divmod(int(np.argmin(both)), best.size)
     if np.isfinite(both[first, second]):
@@ -380,7 +390,7 @@ def _covering(tried: list[Condition], costs: Array, excluded: Mask) -> list[Cond
     for place in range(best.size):
         together = (left * left[place]) @ left.T
         one, other = np.divmod(int(np.argmin(together)), best.size)
-        if together[one, other] == 0:
+        if together[one, other] <= spared:
             return [tried[int(best[at])] for at in sorted((place, one, other))]
     return None
 
