@@ -279,13 +279,15 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
 
 
 def project(
-    rounding: str, saturation: str, subnormals: Any = "keep", *, stochastic: bool = False
+    rounding: str | None, saturation: str | None, subnormals: Any = "keep", *, stochastic: bool = False
 ) -> Projection:
-    """Return the projection of these names; of a stochastic mode only where random integers are given."""
+    """Return the projection of the names that are given; of a stochastic mode only with random integers."""
     from lowprec.spec.projection import Projection
 
     with usage_errors():
-        projection = Projection(rounding=rounding, saturation=saturation, subnormals=subnormals)
+        projection = Projection(
+            rounding=rounding or "nearest_even", saturation=saturation or "none", subnormals=subnormals
+        )
     if projection.rounding.bits and not stochastic:
         raise click.UsageError(
             f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"

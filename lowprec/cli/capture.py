@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: What the comparison of one question takes instead of what the capture expects.
 _INSTEAD = ("accumulation", "profile", "rounding", "saturation", "ulps")
 #: Options of `lowprec compare` whose default is not None.
-_DEFAULTS = {"operation": "convert", "rounding": "nearest_even", "saturation": "none"}
+_DEFAULTS = {"operation": "convert"}
 
 
 @click.command(short_help="Write a script that asks a GPU or CPU, for compare and identify.")
@@ -66,18 +66,13 @@ def capture(listed: bool, names: tuple[str, ...], seed: int, count: int, output:
     cards.show(table)
 
 
-def compare_question(spelled: str, asked: dict[str, Any], *, any_nan: bool, **options: Any) -> Comparison:
+def compare_question(spelled: str, asked: dict[str, Any], **options: Any) -> Comparison:
     """Return the report of FILE.npz:NAME."""
     from lowprec.verify.capture.reading import read_question
 
     _refuse(asked, _INSTEAD)
-    given = {name: asked[name] for name in _INSTEAD if asked[name] != _DEFAULTS.get(name)}
-    return read_question(spelled).compare(**given, **_nan(any_nan), **options)
-
-
-def _nan(any_nan: bool) -> dict[str, Any]:
-    """Return the option only if it was given: a capture says itself where any NaN will do."""
-    return {"any_nan": True} if any_nan else {}
+    given = {name: asked[name] for name in _INSTEAD if asked[name] is not None}
+    return read_question(spelled).compare(**given, **options)
 
 
 def _refuse(asked: dict[str, Any], but: tuple[str, ...] = ()) -> None:
@@ -97,11 +92,14 @@ def compare_capture(
     *,
     as_json: bool,
     why: bool,
-    any_nan: bool,
     watch: Callable[[int, int, str], None] | None,
     limit: int | None,
+    **any_nan: bool,
 ) -> int:
-    """Compare and print all questions of a capture, and return the exit code."""
+    """Compare and print all questions of a capture, and return the exit code.
+
+    `any_nan`, if it is given, replaces what the capture says itself.
+    """
     from lowprec.verify.capture.reading import read_capture
 
     _refuse(asked)
@@ -112,7 +110,7 @@ def compare_capture(
             continue
         expected = question.expects is not None
         try:
-            reports[name] = question.compare(limit=limit, why=why and expected, watch=watch, **_nan(any_nan))
+            reports[name] = question.compare(limit=limit, why=why and expected, watch=watch, **any_nan)
         except ValueError as error:
             if expected:
                 raise

@@ -171,7 +171,7 @@ def compare(
     baseline: Path | None,
     junit: Path | None,
     html: Path | None,
-    nan: str,
+    nan: str | None,
     everything: bool,
     no_why: bool,
     scheduler: str | None,
@@ -224,10 +224,10 @@ def compare(
     if captured and scheduler is not None:
         raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
     options: dict[str, Any] = {
-        "any_nan": nan == "any",
         "limit": None if everything else _REPORTED,
         "why": not no_why,
     }
+    of_capture: dict[str, Any] = {} if nan is None else {"any_nan": nan == "any"}
     with usage_errors((ValueError, TypeError, OSError, ImportError, SweepError)):
         accepted = None if baseline is None else read_baseline(baseline, "compare")
         with progress() as watch:
@@ -238,10 +238,12 @@ def compare(
                     raise click.UsageError(
                         f"--junit, --html and --baseline are about one question: name it as {words[0]}:NAME"
                     )
+                options |= of_capture
                 sys.exit(compare_capture(words[0], asked, as_json=as_json, watch=watch, **options))
+            options["any_nan"] = nan == "any"
             if captured:
                 asked["ulps"] = _ulps(asked["ulps"])
-                report = compare_question(words[0], asked, watch=watch, **options)
+                report = compare_question(words[0], asked, watch=watch, **{**options, **of_capture})
             elif len(words) > 2 and (words[0] == "-" or words[1] in OPERATIONS or plain):
                 if scheduler is not None:
                     raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
@@ -293,6 +295,7 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:
         projection = profile_named(asked["profile"]).projection(formats[-1])
+        _refuse_beside_profile(asked)
     else:
         projection = project(asked["rounding"], asked["saturation"], stochastic=True)
     options |= {"flags": asked["flags"] is not None, "ulps": _ulps(asked["ulps"])}
@@ -322,7 +325,7 @@ def _unit_lines(
     if asked["flags"] is not None and operation != "dot":
         raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
     options |= {"ulps": _ulps(asked["ulps"])}
-    plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
+    plain = asked["rounding"] is None and asked["saturation"] is None
     if (asked["size"] is not None) != (operation == "matmul"):
         raise click.UsageError("--size M,N,K is of lines of matmul, which need it")
     if asked["length"] is not None and operation != "dot":
@@ -355,6 +358,13 @@ def _unit_lines(
     fmt = block_asked(block_named(names[1]), asked["rule"], None, None, None, profile)
     with _opened(path) as lines:
         return compare_block_lines(lines, format_named(names[0], asked["define"]), fmt, **options)
+
+
+def _refuse_beside_profile(asked: dict[str, Any]) -> None:
+    if asked["rounding"] is not None or asked["saturation"] is not None:
+        raise click.UsageError(
+            "--profile and --rounding or --saturation both say how to convert; give one of them"
+        )
 
 
 def _ulps(spelled: str | None) -> Any:
@@ -409,17 +419,11 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         None if sources is None else format_named(sources[min(i, len(sources) - 1)], operand=True)
         for i in range(len(words) - 1)
     ]
-    plain = asked["rounding"] == "nearest_even" and asked["saturation"] == "none"
-    how: dict[str, Any] = {}
+    how = {name: asked[name] for name in ("rounding", "saturation") if asked[name] is not None}
     if asked["profile"] is not None:
+        _refuse_beside_profile(asked)
         how["profile"] = profile_named(asked["profile"])
-    if not plain and how:
-        raise click.UsageError(
-            "--profile and --rounding or --saturation both say how to convert; give one of them"
-        )
-    if not plain:
-        rule = project(asked["rounding"], asked["saturation"], stochastic=asked["random"] is not None)
-        how = {"rounding": rule.rounding, "saturation": rule.saturation}
+    project(asked["rounding"], asked["saturation"], stochastic=asked["random"] is not None)
     return compare_arrays(
         words[:-1] if asked["operation"] != "convert" else _only(words[:-1]),
         words[-1],

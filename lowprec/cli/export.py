@@ -62,8 +62,8 @@ def as_c(
     scale: tuple[str, int] | None,
     operation: str | None,
     formats: tuple[str, ...],
-    rounding: str,
-    saturation: str,
+    rounding: str | None,
+    saturation: str | None,
     output: Path | None,
 ) -> None:
     """Write a C99 header that gives the same results, bit for bit.
@@ -89,7 +89,7 @@ def as_c(
         deliver(made, output, of=formats)
         return
     assert accumulation is not None, "one of both is given"
-    if formats or (rounding, saturation) != ("nearest_even", "none"):
+    if formats or rounding or saturation:
         raise click.UsageError(
             "--format, --rounding and --saturation are for --operation; an accumulation says its own"
         )
@@ -127,7 +127,11 @@ def _of_product(name: str, operands: tuple[str, str] | None, scale: tuple[str, i
 @projection_options
 @output_option
 def as_smt(
-    operation: str, formats: tuple[str, ...], rounding: str, saturation: str, output: Path | None
+    operation: str,
+    formats: tuple[str, ...],
+    rounding: str | None,
+    saturation: str | None,
+    output: Path | None,
 ) -> None:
     """Write an operation as two functions of SMT-LIB, of its code and of its flags.
 
@@ -145,8 +149,8 @@ def _of_operation(
     write: Callable[..., str],
     operation: str,
     names: tuple[str, ...],
-    rounding: str,
-    saturation: str,
+    rounding: str | None,
+    saturation: str | None,
 ) -> str:
     """Return what is written of an operation in these formats; one stands for all."""
     from lowprec.export.tabulate import provenance
@@ -157,8 +161,8 @@ def _of_operation(
     every = names * (OPERANDS.get(operation, 1) + 1) if len(names) == 1 else names
     *sources, target = operation_formats(operation, every, None)
     words = [f"lowprec export {language} --operation {operation}", *(f"--format {name}" for name in names)]
-    words += [f"--rounding {rounding}"] * (rounding != "nearest_even")
-    words += [f"--saturation {saturation}"] * (saturation != "none")
+    words += [f"--rounding {rounding}"] * (rounding is not None)
+    words += [f"--saturation {saturation}"] * (saturation is not None)
     with usage_errors():
         projection = project(rounding, saturation, stochastic=True)
         return write(operation, sources, target, projection, provenance(" ".join(words)))

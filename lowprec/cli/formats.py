@@ -286,8 +286,8 @@ def table(
     define: str | None,
     kind: str,
     thresholds: bool,
-    rounding: str,
-    saturation: str,
+    rounding: str | None,
+    saturation: str | None,
     output: Path | None,
 ) -> None:
     """Export a format: the value of every code, or with --thresholds the first operand that gives each code.
@@ -306,7 +306,7 @@ def table(
         *(["--thresholds"] if thresholds else []),
     ]
     if thresholds or kind in ("sv", "vhdl"):
-        words.append(f"--rounding {rounding} --saturation {saturation}")
+        words.append(f"--rounding {projection.rounding} --saturation {projection.saturation}")
     with usage_errors():
         content = Table(known, projection, thresholds, " ".join(words)).render(kind)
     deliver(content, output, of=(fmt or "",))

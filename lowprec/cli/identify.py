@@ -80,7 +80,7 @@ def identify(
     addend: str | None,
     scale: str | None,
     time_limit: float,
-    nan: str,
+    nan: str | None,
     save: Path | None,
     sail: Path | None,
     as_json: bool,

@@ -103,9 +103,8 @@ output_option = click.option("-o", "--output", type=OUTPUT, help="Write to this 
 nan_option = click.option(
     "--nan",
     type=click.Choice(["exact", "any"]),
-    default="exact",
-    show_default=True,
-    help="Accept the exact NaN code only, or any NaN, where NaN is right.",
+    help="Accept the exact NaN code only, or any NaN, where NaN is right. By default exact; captures say "
+    "their own.",
 )
 scheduler_option = named(
     "--scheduler",
@@ -120,17 +119,14 @@ _rounding = named(
     "--rounding",
     of=completing.roundings,
     metavar="MODE",
-    default="nearest_even",
-    show_default=True,
-    help=f"Round by this mode: {MODES_HELP}.",
+    help=f"Round by this mode: {MODES_HELP}. By default nearest_even; block formats say their own.",
 )
 _saturation = named(
     "--saturation",
     of=completing.saturations,
     metavar="POLICY",
-    default="none",
-    show_default=True,
-    help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}.",
+    help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}. By default none; block "
+    "formats say their own.",
 )
 
 

@@ -153,7 +153,7 @@ def vectors(
 
 
 #: A projection's options, with their defaults.
-_PLAIN = {"rounding": "nearest_even", "saturation": "none", "subnormals": "keep"}
+_PLAIN = {"rounding": None, "saturation": None, "subnormals": "keep"}
 #: Options, with their defaults, that a command line repeats in the headers of files; the last ones if given.
 _REPEATED = ("rounding", "saturation", "samples", "seed")
 _IF_GIVEN = {"subnormals": "keep", "profile": None, "rule": None, "length": None, "size": None}
@@ -194,7 +194,8 @@ def _elements(operation: str, formats: tuple[str, ...], asked: dict[str, Any]) -
     how = _projection(chosen[-1], asked)
     if how.rounding.bits and asked["scheduler"] is not None:
         raise click.UsageError("--scheduler is for deterministic modes; leave it out")
-    command = _command(operation, formats, asked, _REPEATED)
+    said = {**asked, "rounding": how.rounding, "saturation": how.saturation}
+    command = _command(operation, formats, said, _REPEATED[0 if asked["profile"] is None else 2 :])
     options = {key: asked[key] for key in ("samples", "seed", "flags", "scheduler")}
     return suite(name, chosen, how, command=command, **options)
 
@@ -241,7 +242,7 @@ def _block(names: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any
     from lowprec.export import block_vectors
 
     first, second = (target_named(name, asked["define"]) for name in names)
-    shown = tuple(name for name in _REPEATED[:2] if asked[name] != _PLAIN[name])
+    shown = tuple(name for name in _REPEATED[:2] if asked[name] is not None)
     options["command"] = _command("block", names, asked, (*shown, *_REPEATED[2:]))
     if isinstance(first, BlockFormat) and not isinstance(second, BlockFormat):
         _refuse(asked, "decoding blocks", **_PLAIN, rule=None, profile=None)
@@ -251,8 +252,7 @@ def _block(names: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any
             f"block takes {_UNITS['block']}, or them the other way round, not {' '.join(names)}"
         )
     profile = None if asked["profile"] is None else profile_named(asked["profile"])
-    rounding, saturation = (asked[name] if name in shown else None for name in _REPEATED[:2])
-    fmt = block_asked(second, asked["rule"], rounding, saturation, None, profile)
+    fmt = block_asked(second, asked["rule"], asked["rounding"], asked["saturation"], None, profile)
     if asked["subnormals"] != "keep":
         fmt = dataclasses.replace(
             fmt, elements=dataclasses.replace(fmt.elements, subnormals=asked["subnormals"])

@@ -16,7 +16,7 @@ import numpy as np
 
 from lowprec.kernels.jit import MODES, bound, exchange_modes, jit
 
-__all__ = ["usual_arithmetic", "usual_modes"]
+__all__ = ["in_modes_of_now", "usual_arithmetic", "usual_modes"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,6 +62,25 @@ class usual_modes:
                 change(before)
 
         return cast(F, usual)
+
+
+def in_modes_of_now(function: F) -> F:
+    """Return a function that runs in the modes that this thread has now, whichever those are of its calls."""
+    if MODES is None:
+        return function
+    change = _exchange()
+    now = change(MODES)
+    change(now)
+
+    @functools.wraps(function)
+    def called(*given: Any, **options: Any) -> Any:
+        before = change(now)
+        try:
+            return function(*given, **options)
+        finally:
+            change(before)
+
+    return cast(F, called)
 
 
 @contextlib.contextmanager

@@ -120,8 +120,9 @@ def compare(
         one for each block. Of "dot" and "matmul" a pair, for x and for y, either of them None; or one that
         broadcasts to the results.
     block : int, optional
-        Of "dot" and "matmul": elements along K that share a scale, and rows or columns of tiles that do,
-        as `Epilogue.block`. Needed for scales of blocks, unless the accumulation has a size of its own.
+        Elements along an axis that share a scale of `scale`, where blocks at the end may be shorter, as
+        `Epilogue.block`: by default blocks are as small as can be. Of "dot" and "matmul" along K, and of rows
+        or columns of tiles; needed for scales of blocks, unless the accumulation has a size of its own.
     bias, output_scale : array_like that broadcasts to the results', optional
         Of "dot" and "matmul", as `lowprec.matmul` takes them: with an accumulation that is no library call
         by `Epilogue()`, which scales in binary32.
@@ -203,8 +204,10 @@ def compare(
         raise ValueError(f"unknown operation {operation!r}; use one of {', '.join((*OPERATIONS, *DOTS))}")
     if accumulation is not None or addend is not None:
         raise ValueError(f"accumulation= and addend= are for {' and '.join(DOTS)}, not for {operation!r}")
-    of_dots = {"block": block, "bias": bias, "output_scale": output_scale}
+    of_dots = {"bias": bias, "output_scale": output_scale}
     _none_of(of_dots, f"is for {' and '.join(DOTS)}, not for {operation!r}; leave it out")
+    if scale is None:
+        _none_of({"block": block}, "says how many elements share a scale of scale=; leave it out")
     if len(dumps) != OPERATIONS[operation].operands:
         raise ValueError(f"{operation} takes {OPERATIONS[operation].operands} operands, not {len(dumps)}")
     for dump in dumps:
@@ -218,13 +221,14 @@ def compare(
             f"of {operation} have none: give scaled operands"
         )
     scaled = _scale(scale)
-    by = None if scaled is None else Scaling(scaled, axis, dumps[0].shape)
+    by = None if scaled is None else Scaling(scaled, axis, dumps[0].shape, _block(block) or 0)
     if to is None:
         if operation != "convert":
             raise ValueError(f"say which format the results of {operation} are in: to=")
         ranking = rank_formats(dumps[0], read[0], got, by, failed)
         to = ranking[0].name
     question: Question
+    unfit = ""
     beside: FlagQuestion | None = None
     if catalog.is_block(to):
         _none_of(
@@ -246,6 +250,7 @@ def compare(
         if got.dtype.itemsize == 1 and scales is None:  # wider types are what blocks are decoded to
             got = _as_values(got, fmt.element)
         question = BlockQuestion(dumps[0], fmt, got, any_nan=any_nan, budget=allowed, **blocks)
+        unfit = question.unfit
     else:
         _none_of(
             {**blocks, "axis": axis if by is None else None, "rule": rule},
@@ -291,6 +296,8 @@ def compare(
 
         with cluster(scheduler) as workers:
             report = judged(functools.partial(each_on, workers))
+    if unfit and not report.mismatches:
+        raise ValueError(f"the elements are right, but {unfit}; give the scales of these blocks, or none")
     report.failed |= failed
     report.ranking, report.names, report.read = ranking, (*(dump.name for dump in dumps), got.name), read_as
     return report

@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from lowprec.arrays.block import asked as block_asked
 from lowprec.arrays.block_array import BlockArray, tensor_scale_of
+from lowprec.arrays.block_products import spread
 from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import as_array, projection as projection_of
 from lowprec.arrays.convert import encode
 from lowprec.arrays.packing import packed_bytes, packed_shape, unpack, unswizzle
+from lowprec.kernels.modes import in_modes_of_now, usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 from lowprec.spec.format import Format
@@ -30,6 +32,7 @@ from lowprec.verify.compare.compare import compare
 from lowprec.verify.compare.report import Comparison
 from lowprec.verify.inputs.conversions import SOURCES
 from lowprec.verify.inputs.matrices import matrices, specials_are_said
+from lowprec.verify.questions.scales import float_grid
 
 __all__ = ["SCHEMA", "Equality", "Part", "Quantizer", "equal_quantizers"]
 
@@ -37,6 +40,10 @@ SCHEMA = "lowprec.equal/1"
 
 #: Fields of block formats that say what codes and scales lie where.
 _LAYOUT = ("element", "scale", "sizes")
+
+#: What one quantiser may give and the other not, and what follows.
+_LACKING = {"tensor_scale": "scale of the tensor, so none was compared"}
+_LACKING |= {"scales": "scales; elements alone are compared"}
 
 Array = npt.NDArray[Any]
 #: Something that quantises, a profile that says what does, or recorded results.
@@ -244,7 +251,8 @@ def equal_quantizers(
     else:
         fmt = catalog.format(to)
         how = projection_of(fmt, rounding, saturation, projection, profile)
-    pair = [_Quantizer(each, fmt, axis, nth) for each, nth in ((first, "first"), (second, "second"))]
+    both = (in_modes_of_now(each) if callable(each) else each for each in (first, second))
+    pair = [_Quantizer(each, fmt, axis, nth) for each, nth in zip(both, ("first", "second"), strict=True)]
     names = [each.name for each in pair]
     if names[0] == names[1]:
         names = [f"{names[0]} (first)", f"{names[1]} (second)"]
@@ -256,8 +264,9 @@ def equal_quantizers(
     else:
         profiles = [each.profile for each in pair if each.profile is not None]
         tensors = matrices(fmt, source, samples, seed, specials_are_said(fmt, profiles))
-    for tensor in tensors:
-        work.add(tensor, pair[0](tensor, work.report.read), pair[1](tensor, work.report.read), how, why)
+    with usual_modes():
+        for tensor in tensors:
+            work.add(tensor, pair[0](tensor, work.report.read), pair[1](tensor, work.report.read), how, why)
     return work.report
 
 
@@ -373,20 +382,22 @@ class _Work:
         unequal = one.codes != other.codes
         alone = unequal
         if one.tensor_scale is not None and other.tensor_scale is not None:
-            both = (one.tensor_scale, other.tensor_scale)
-            apart = np.array([both[0].view(np.uint32) != both[1].view(np.uint32)])
+            both = np.array([one.tensor_scale, other.tensor_scale])
+            apart = _bits(both[:1]) != _bits(both[1:])
             alone = alone & ~apart
             amax = float(np.nanmax(np.abs(tensor.astype(np.float64)), initial=0.0))
-            words = [repr(float(each)) for each in both]
-            self.report.count("tensor scales", apart, lambda at: f"amax {amax!r}: {_pair(names, words)}")
+            told = f"amax {amax!r}: {_pair(names, [*map(repr, both.tolist())])}"
+            self.report.count("tensor scales", apart, lambda at: told)
         if one.scales is not None and other.scales is not None:
             scales = grids = self._grids(tensor, one.scales, other.scales)
             apart = _bits(grids[0]) != _bits(grids[1])
-            alone = alone & ~_spread(apart, tensor.shape)
+            alone = alone & ~self._spread(apart, tensor.shape)
             self.report.count("scales", apart, lambda at: self._scale_at(at, grids))
-        elif one.scales is not other.scales:
-            lacking = names[0 if one.scales is None else 1]
-            _note(self.report.read, f"{lacking} gave no scales; elements alone are compared")
+        each = tuple(zip(names, (one, other), strict=True))
+        for part, words in _LACKING.items():
+            lacking = [name for name, made in each if getattr(made, part) is None]
+            if len(lacking) == 1:
+                _note(self.report.read, f"{lacking[0]} gave no {words}")
         elements = self.report.count(
             "elements",
             unequal,
@@ -400,6 +411,13 @@ class _Work:
         if why and not settled and self.report.differ > before:
             sides = [self._side(tensor, *each, how) for each in zip((one, other), scales, strict=True)]
             self.report.sides = (sides[0], sides[1])
+
+    def _spread(self, apart: Array, shape: tuple[int, ...]) -> Array:
+        """Return what is said of scales for each element."""
+        if isinstance(self.fmt, BlockFormat):
+            return spread(apart, shape, axes_of(self.fmt, self.axis, len(shape)), self.fmt.sizes)
+        sizes = (size // max(count, 1) for size, count in zip(shape, apart.shape, strict=True))
+        return spread(apart, shape, tuple(range(len(shape))), tuple(sizes))
 
     def _scale_at(self, at: tuple[Any, ...], grids: tuple[Array, Array]) -> str:
         of = self.fmt.scale if isinstance(self.fmt, BlockFormat) else None
@@ -432,7 +450,7 @@ class _Work:
     def _readings(self, tensor: Array, scales: Array, name: str) -> dict[str, Array]:
         """Return scales in the shape of the blocks' grid, by each way to read them; the usual one first."""
         if not isinstance(self.fmt, BlockFormat):
-            return {"": _float_grid(scales, name, tensor.shape)}
+            return {"": float_grid(scales, name, tensor.shape)}
         codes = unsigned(scales, self.fmt.scale, f"{name} gave scales")
         grid = grid_of(tensor.shape, axes_of(self.fmt, self.axis, tensor.ndim), self.fmt.sizes)
         found = {}
@@ -471,30 +489,3 @@ def _pair(names: tuple[str, str], words: list[str]) -> str:
 def _bits(scales: Array) -> Array:
     """Return scales as integers, so that equal NaNs are equal, and zeros of two signs are not."""
     return np.ascontiguousarray(scales).view(f"u{scales.dtype.itemsize}")
-
-
-def _float_grid(scales: Array, name: str, shape: tuple[int, ...]) -> Array:
-    """Return scales with as many axes as the tensor."""
-    if catalog.carrier(scales.dtype) is not None and scales.dtype.kind == "V":
-        scales = scales.astype(np.float32)  # of ml_dtypes
-    if scales.dtype.kind != "f":
-        raise ValueError(f"{name} gave scales of {scales.dtype}; those of a format without blocks are floats")
-    full = scales.reshape((1,) * len(shape)) if scales.size == 1 else scales
-    if full.ndim == 1 and full.size == shape[0]:
-        full = full.reshape(-1, *(1,) * (len(shape) - 1))
-    if full.ndim != len(shape) or any(
-        not count or size % count for size, count in zip(shape, full.shape, strict=True)
-    ):
-        raise ValueError(
-            f"{name} gave scales of shape {scales.shape} for a tensor of shape {shape}; give one for the "
-            f"tensor, for each row, or for each block of equal sizes"
-        )
-    return full
-
-
-def _spread(apart: Array, shape: tuple[int, ...]) -> Array:
-    """Return what is said of blocks for each element."""
-    for axis, size in enumerate(shape):
-        each = -(-size // max(apart.shape[axis], 1))
-        apart = np.repeat(apart, each, axis=axis)[(slice(None),) * axis + (slice(size),)]
-    return apart

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+from lowprec.kernels.modes import in_modes_of_now, usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.verify.identify import units
@@ -90,7 +91,8 @@ def identify(
     docs/identify.md.
     """
     made = ports_of(formats, output, k, addend, scale)
-    ask = None if unit is None else units.function(unit, made, time_limit, codes=codes)
+    own = None if unit is None else in_modes_of_now(unit)
+    ask = None if own is None else units.function(own, made, time_limit, codes=codes)
     if nan not in ("exact", "any"):
         raise ValueError(f"nan={nan!r} must be 'exact' or 'any'")
     return asked(ask, made, any_nan=nan == "any", rows=rows, budget=budget, seed=seed, watch=watch)
@@ -112,6 +114,7 @@ def ports_of(
     return Ports((catalog.format(formats[0]), catalog.format(formats[1])), target, k, third, scaled)
 
 
+@usual_modes()
 def asked(
     ask: Ask | None,
     ports: Ports,

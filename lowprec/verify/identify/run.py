@@ -94,7 +94,7 @@ class Run:
         keys: dict[bytes, tuple[int, int]] = {}
         for place, (key, code) in enumerate(zip(given.keys(), codes.tolist(), strict=True), 1):
             first, before = keys.setdefault(key, (place, code))
-            if before != code:
+            if self.search.differ(np.array([before]), np.array([code])).any():
                 raise UnitError(
                     f"rows {first} and {place} have the same operands but the results {before:#x} and "
                     f"{code:#x}: such a unit is not deterministic, or has state; no accumulation gives both"

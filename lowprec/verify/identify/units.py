@@ -36,6 +36,8 @@ LONGEST = 1_000_000
 #: Characters that a command may print for a line of operands, and for a thousand more: comments and logs.
 _MOST = 4096
 
+#: Bits of the payload of a float64 in which NaNs keep their codes.
+_KEPT = np.uint64((1 << 32) - 1)
 _HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
 
 
@@ -138,8 +140,11 @@ def _codes(answer: Any, count: int, fmt: Format) -> tuple[Array, bool]:
 
 
 def _encoded(values: Array, fmt: Format) -> Array:
+    """Return codes of values; of NaNs those that `_decoded` keeps in them."""
     projection = Projection(nan="error" if fmt.has_nan else "max")
-    return np.asarray(encode(values, fmt, projection=projection)).astype(code_dtype(fmt))
+    codes = np.asarray(encode(values, fmt, projection=projection)).astype(code_dtype(fmt))
+    kept = np.ascontiguousarray(values, np.float64).view(np.uint64) & _KEPT
+    return np.where(np.isnan(values) & (kept > 0), kept, codes).astype(codes.dtype)
 
 
 # -- lines -------------------------------------------------------------------------------------------
@@ -202,7 +207,11 @@ def _said(ports: Ports) -> str:
 
 
 def _decoded(codes: Array, fmt: Format) -> Array:
-    return as_doubles(codes.astype(code_dtype(fmt)), fmt)
+    """Return the values of codes, NaNs with their code as payload."""
+    values = as_doubles(codes.astype(code_dtype(fmt)), fmt)
+    words = np.ascontiguousarray(values).view(np.uint64)
+    kept = np.where(np.isnan(values) & (codes != fmt.nan_code), words | codes.astype(np.uint64), words)
+    return np.asarray(kept.view(np.float64))
 
 
 def _code(word: str, fmt: Format, where: str) -> int:

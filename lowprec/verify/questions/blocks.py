@@ -110,7 +110,7 @@ class BlockQuestion(Question):
                     f"scales have shape {scales.shape}, but blocks of {fmt.name!r} here need {needed}"
                 )
             # The elements are compared without scales, and the report says so: a wrong axis is to be found.
-            self.unfit = f"; scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
+            self.unfit = f"scales of shape {scales.shape} are those of axis {fits[0]}, and left out"
             self.scales = None
         given = tensor_scale_of(fmt, tensor_scale, computed=True)
         self.given = given is not None
@@ -162,7 +162,7 @@ class BlockQuestion(Question):
         along = " and ".join(str(axis) for axis in self.axes)
         return (
             f"{self.dump.dtype} to {self.format.name} along axis {along}, {self.format.rule} "
-            f"scales{self.unfit}"
+            f"scales{'; ' * bool(self.unfit)}{self.unfit}"
         )
 
     def facts(self) -> dict[str, Any]:

@@ -22,17 +22,28 @@ from lowprec.verify.questions.scales import Spread, factor_between, scale_values
 
 __all__ = ["ScaledQuestion", "Scaling"]
 
+#: Sizes of blocks that stacks use, whose last block may be shorter.
+_BLOCKS = (16, 32, 64, 128)
+
 OnCodes = tuple[str, list[Array], tuple[Format, ...]]
 
 
 class Scaling:
-    """Scales of an operand of that shape."""
+    """Scales of an operand of that shape; `block` as of `arrays.scaling.sizes_of`."""
 
-    def __init__(self, scale: Dump, axis: int | tuple[int, ...] | None, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, scale: Dump, axis: int | tuple[int, ...] | None, shape: tuple[int, ...], block: int = 0
+    ) -> None:
         if isinstance(axis, tuple):
             raise ValueError(f"axis={axis} of scale= must be one axis; for blocks give scales with all axes")
         self.given = scale_values(scale)
-        spread, sizes = sizes_of("scale", self.given, shape, axis)
+        spread, sizes = sizes_of("scale", self.given, shape, axis, block)
+        counted = [size for size, count in zip(sizes, spread.shape, strict=True) if count > 1]
+        if block and block not in counted:
+            raise ValueError(
+                f"block={block}, and scale of shape {self.given.shape} has as many numbers along no axis of "
+                f"{shape}; give one scale for each block, or leave block out"
+            )
         self.spread, self.sizes = Spread("scale", spread, sizes, shape), list(sizes)
         found = catalog.carrier(self.given.dtype)
         assert found is not None, "scales are float32 or float64"
@@ -99,6 +110,11 @@ class ScaledQuestion(ElementQuestion):
                 continue
             along = functools.partial(_along, scale=other)
             yield Change("operation", _scaled("divide", along), f"scales along axis {axis}", 2)
+        for block in _BLOCKS if self.given.ndim > 1 else ():
+            spread, sizes = sizes_of("scale", self.given, shape, None, block)
+            if list(sizes) != self.sizes:
+                along = functools.partial(_along, scale=Spread("scale", spread, sizes, shape))
+                yield Change("operation", _scaled("divide", along), f"scales of blocks of {block}", 2)
         yield from self._factors()
         for change in super().changes():
             if not (change.field == "operand" and change.value is causes.swapped):

@@ -16,7 +16,7 @@ from lowprec.verify.codes.display import number
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.dumps.files import Dump
 
-__all__ = ["POWERS", "Spread", "factor_between", "is_listed", "scale_values", "shown_factor"]
+__all__ = ["POWERS", "Spread", "factor_between", "float_grid", "is_listed", "scale_values", "shown_factor"]
 __all__ += ["spread_places", "times"]
 
 Array = npt.NDArray[Any]
@@ -28,6 +28,25 @@ _LOOKED_AT, _SHARE, _FEW = 1 << 14, 0.9, 8
 
 
 # -- scales that are given -----------------------------------------------------------------------------
+
+
+def float_grid(scales: Array, name: str, shape: tuple[int, ...]) -> Array:
+    """Return scales with as many axes as the tensor."""
+    if catalog.carrier(scales.dtype) is not None and scales.dtype.kind == "V":
+        scales = scales.astype(np.float32)  # of ml_dtypes
+    if scales.dtype.kind != "f":
+        raise ValueError(f"{name} gave scales of {scales.dtype}; those of a format without blocks are floats")
+    full = scales.reshape((1,) * len(shape)) if scales.size == 1 else scales
+    if full.ndim == 1 and full.size == shape[0]:
+        full = full.reshape(-1, *(1,) * (len(shape) - 1))
+    if full.ndim != len(shape) or any(
+        not count or size % count for size, count in zip(shape, full.shape, strict=True)
+    ):
+        raise ValueError(
+            f"{name} gave scales of shape {scales.shape} for a tensor of shape {shape}; give one for the "
+            f"tensor, for each row, or for each block of equal sizes"
+        )
+    return full
 
 
 def scale_values(scale: Dump, *, of_hardware: bool = False) -> Array:
