@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import lazy
+from lowprec.arrays.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import values_operand
 from lowprec.arrays.convert import decode, encode
 from lowprec.arrays.errors import sqnr
 from lowprec.arrays.format_results import Candidate, FormatSweep, Scaling, sorted_rows
 from lowprec.arrays.progress import Progress, reporting
+from lowprec.arrays.scale_search import measured
 from lowprec.arrays.statistics import error_report, scale_for
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog, codebooks, families
@@ -162,14 +164,14 @@ def sweep_formats(
         else:
             sums = {}
             for name, values in tensors.items():
-                exact = values.astype(np.float64)
+                exact = measured(values).astype(np.float64)
                 signal = float(np.sum(exact * exact))
                 for place, trial in enumerate(trials):
                     sums[place, name] = signal, _noise_of(values, exact, trial, axis)
                     if step:
                         step(1)
     rows = [
-        _row(trial, {name: sums[place, name] for name in tensors}, counts)
+        _row(trial, {name: sums[place, name] for name in tensors}, counts, _bits(trial.format, tensors, axis))
         for place, trial in enumerate(trials)
     ]
     if not any(row.sqnr > -math.inf for row in rows) and any(math.isnan(row.sqnr) for row in rows):
@@ -189,6 +191,7 @@ def _finite(data: Any) -> tuple[dict[str, Any], dict[str, int], float]:
         lazy.check(each)
         plain = lazy.plain(each)
         values: Any = lazy.dask_of(plain) if lazy.is_dask(plain) else values_operand(plain).array
+        lazy.check_sizes("formats are ranked by errors of whole tensors", values)
         values = np.atleast_1d(values)
         finite = np.isfinite(values)
         if str(name) in tensors:
@@ -265,13 +268,24 @@ def _trials(
 # -- errors ---------------------------------------------------------------------------------------------
 
 
-def _row(trial: _Trial, sums: Mapping[str, tuple[float, _Noise]], counts: Mapping[str, int]) -> Candidate:
-    """Return the candidate with its errors."""
+def _bits(fmt: Format | BlockFormat, tensors: Mapping[str, Any], axis: int) -> float:
+    """Return the bits of an element, and its share of the scales of blocks, some of which may be short."""
+    if isinstance(fmt, Format):
+        return float(fmt.width)
+    shapes = [tuple(map(int, values.shape)) for values in tensors.values()]
+    grids = (grid_of(each, axes_of(fmt, _axis_of(fmt, axis), len(each)), fmt.sizes) for each in shapes)
+    scales = sum(map(math.prod, grids))
+    each = fmt.bits_per_value - fmt.element.width  # the share of a scale, in whole blocks
+    return fmt.element.width + each * math.prod(fmt.sizes) * scales / sum(map(math.prod, shapes))
+
+
+def _row(
+    trial: _Trial, sums: Mapping[str, tuple[float, _Noise]], counts: Mapping[str, int], bits: float
+) -> Candidate:
+    """Return the candidate with its errors; `bits` are those without the scales of tensors."""
     counted = sum(counts.values())
-    if isinstance(trial.format, BlockFormat):
-        bits, scaled = trial.format.bits_per_value, trial.format.tensor_scale != "none"
-    else:
-        bits, scaled = float(trial.format.width), trial.scaling == "tensor"
+    of_tensor = isinstance(trial.format, BlockFormat) and trial.format.tensor_scale != "none"
+    scaled = of_tensor or trial.scaling == "tensor"
     bits += 32 * len(sums) / counted if scaled else 0
     by_tensor = {name: sqnr(signal, *noise, counts[name]) for name, (signal, noise) in sums.items()}
     signals, noises = zip(*sums.values(), strict=True)

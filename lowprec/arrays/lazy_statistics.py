@@ -166,6 +166,7 @@ def scale_for(
         dims = [name for at, name in enumerate(values.dims) if at in kept]
         return lazy.named(rest, dims, values, {*values.dims} - {*dims})
     gone = tuple(place for place in range(values.ndim) if place not in kept)
+    lazy.check_sizes("scales need the sizes of chunks", values)
     if whole or method == "mse" or not gone:
         what = f"method={method!r} needs all values of a scale"
         values = lazy.aligned(values, {place: max(1, int(values.shape[place])) for place in gone}, what)
@@ -173,7 +174,6 @@ def scale_for(
         options = {"axis": kept, "method": method, "percentile": percentile}
         made = values.map_blocks(verb, **options, chunks=ones, **_single(values))
     else:
-        lazy.check_sizes("scales need the sizes of chunks", values)
         length = math.prod(int(values.shape[place]) for place in gone)
         method = method if length else "max"  # of no values both are 1
         verb = functools.partial(verb, method="max")  # of one magnitude a channel, whatever found it

@@ -292,6 +292,20 @@ def narrowed(given: Array, away: bool = False) -> Array:
     return given.astype(np.float32 if catalog.BINARY32.contains(carrier) else np.float64, copy=False)
 
 
+def measured(given: Array) -> Array:
+    """Return values as `narrowed`. Raises ValueError: integers that float64 does not hold."""
+    if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
+        sizes = np.abs(given).astype(np.uint64)
+        last = sizes & (~sizes + np.uint64(1))
+        lost = given[(sizes >> np.uint64(53) >= last) & (sizes > 0)]
+        if lost.size:
+            raise ValueError(
+                f"errors are measured in float64, which does not hold {int(lost[0])} and {lost.size - 1:,} "
+                f"more of the values; give integers of at most 53 bits, or floats"
+            )
+    return narrowed(given)
+
+
 def only_finite(given: Array, away: bool = False) -> tuple[Array, Array]:
     """Return a copy of values as `narrowed`, but 0 where not finite; and which are finite."""
     part = np.array(narrowed(given, away))

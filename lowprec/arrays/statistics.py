@@ -32,7 +32,7 @@ from lowprec.arrays.scale_search import (
     PART,
     is_lopsided,
     least_errors,
-    narrowed,
+    measured,
     only_finite,
     smallest_scales,
 )
@@ -399,7 +399,7 @@ def _of_singles(
     integers = integers_of(how.rounding, fmt, array.shape, random, rng)
     for box in tiles(array.shape, tile, 1):
         given: Array = np.asarray(array[box])
-        part = narrowed(given)
+        part = measured(given)
         source = given if scales is None else part
         if not (finite := np.isfinite(part)).all():
             source = np.where(finite, source, np.zeros((), source.dtype))
@@ -440,7 +440,7 @@ def _of_blocks(
     units = [sizes.get(axis, 1) for axis in range(array.ndim)]
     sums = _Sums()
     for box in tiles(array.shape, tile, 1):
-        piece, part = blocks[box], narrowed(array[box])
+        piece, part = blocks[box], measured(array[box])
         scales = np.asarray(decode(piece.scales, fmt.scale)).astype(np.float64) * tensor
         found = [grid[_grid_box(box, units)] for grid in grids]
         results = np.asarray(decode(piece.codes, fmt.element))

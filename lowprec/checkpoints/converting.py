@@ -25,6 +25,7 @@ from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import SMALLEST_SCALE
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import SINGLE, Task, Watch, Write, source_of, with_copies, write_checkpoint
+from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 
 __all__ = ["convert_checkpoint", "dequantize_checkpoint"]
@@ -84,7 +85,7 @@ def _scales(weight: Weight, how: Target) -> Given | None:
         number: Any = np.float32(1) if tensor is None else tensor
         if number.size != 1:
             return None
-        with np.errstate(all="ignore"):
+        with usual_arithmetic():
             number = np.float32(1) / number if weight.scheme.divides else number / np.float32(weight.over)
         if not SMALLEST_SCALE <= number <= 1 / SMALLEST_SCALE:  # flushed, or without an inverse
             return None

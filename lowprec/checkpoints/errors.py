@@ -20,6 +20,8 @@ Array = npt.NDArray[Any]
 
 #: Values that are added up before others join them.
 _PIECE = 1 << 18
+#: Signals of blocks below which squares of errors may underflow.
+_UNSEEN = 1e-200
 #: The least magnitude that float32 rounds to infinity.
 _INFINITE = float.fromhex("0x1.ffffffp127")
 
@@ -93,6 +95,10 @@ class Errors:
         signal, noise = (by_block(np.add, part, of_runs).reshape(-1) for part in parts)
         self._blocks += noise.size
         exact = noise == 0
+        if (exact & (signal < _UNSEEN)).any():  # squares of errors may have underflowed
+            each = np.repeat(whole, sizes[-1], -1) if is_run else whole
+            apart = elements * each != values
+            exact &= by_block(np.add, apart.astype(np.int64), sizes).reshape(-1) == 0
         if lost is not None:
             exact &= by_block(np.add, lost.astype(np.int64), sizes).reshape(-1) == 0
         self._exact += int(np.count_nonzero(exact))

@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -279,20 +280,33 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
 
 
 def project(
-    rounding: str | None, saturation: str | None, subnormals: Any = "keep", *, stochastic: bool = False
+    rounding: str | None, saturation: str | None, subnormals: Any = None, *, stochastic: bool = False
 ) -> Projection:
     """Return the projection of the names that are given; of a stochastic mode only with random integers."""
     from lowprec.spec.projection import Projection
 
     with usage_errors():
         projection = Projection(
-            rounding=rounding or "nearest_even", saturation=saturation or "none", subnormals=subnormals
+            rounding=rounding or "nearest_even",
+            saturation=saturation or "none",
+            subnormals=subnormals or "keep",
         )
     if projection.rounding.bits and not stochastic:
         raise click.UsageError(
             f"rounding {rounding!r} needs a random integer for each operand; use a deterministic mode"
         )
     return projection
+
+
+def blocks_asked(fmt: BlockFormat, asked: dict[str, Any]) -> BlockFormat:
+    """Return a block format with the rules that options say instead of its own."""
+    from lowprec.arrays.block import asked as block_asked
+
+    profile = None if asked["profile"] is None else profile_named(asked["profile"])
+    made = block_asked(fmt, asked["rule"], asked["rounding"], asked["saturation"], None, profile)
+    if asked["subnormals"] is None:
+        return made
+    return replace(made, elements=replace(made.elements, subnormals=asked["subnormals"]))
 
 
 def deliver(content: str | bytes, output: Path | None = None, *, of: Iterable[str] = ()) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, usage_errors
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, product_named, profile_named, usage_errors
 from lowprec.cli.options import count, flag, output_option, seed_option, several
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def compare_question(spelled: str, asked: dict[str, Any], **options: Any) -> Com
 
     _refuse(asked, _INSTEAD)
     given = {name: asked[name] for name in _INSTEAD if asked[name] is not None}
+    for name, of in (("accumulation", product_named), ("profile", profile_named)):
+        given |= {name: of(given[name])} if name in given else {}
     return read_question(spelled).compare(**given, **options)
 
 

@@ -15,6 +15,7 @@ from lowprec.cli.arguments import (
     NOTHING,
     accumulation_named,
     block_named,
+    blocks_asked,
     deliver,
     format_named,
     nothing_compared,
@@ -39,6 +40,7 @@ from lowprec.cli.options import (
     nan_option,
     projection_options,
     scheduler_option,
+    subnormals_option,
 )
 from lowprec.cli.terminal import progress, say
 from lowprec.spec.number_text import read_count
@@ -46,6 +48,8 @@ from lowprec.spec.number_text import read_count
 if TYPE_CHECKING:
     from lowprec.verify.compare.report import Comparison
 
+#: Options that say how results are rounded.
+_RULES = ("rounding", "saturation", "subnormals")
 #: Mismatches that are told in full: in text, and in reports.
 _SHOWN, _REPORTED = 5, 20
 
@@ -150,6 +154,7 @@ _SHOWN, _REPORTED = 5, 20
 )
 @define_option
 @projection_options
+@subnormals_option
 @nan_option
 @flag(
     "--all",
@@ -240,16 +245,16 @@ def compare(
                     )
                 options |= of_capture
                 sys.exit(compare_capture(words[0], asked, as_json=as_json, watch=watch, **options))
-            options["any_nan"] = nan == "any"
             if captured:
                 asked["ulps"] = _ulps(asked["ulps"])
-                report = compare_question(words[0], asked, watch=watch, **{**options, **of_capture})
+                report = compare_question(words[0], asked, watch=watch, **options, **of_capture)
             elif len(words) > 2 and (words[0] == "-" or words[1] in OPERATIONS or plain):
                 if scheduler is not None:
                     raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
-                report = _lines(words, asked, watch=watch, **options)
+                report = _lines(words, asked, any_nan=nan == "any", watch=watch, **options)
             else:
-                report = _files(words, asked, watch=watch, scheduler=scheduler, **options)
+                options |= {"any_nan": nan == "any", "scheduler": scheduler}
+                report = _files(words, asked, watch=watch, **options)
         worse = [] if accepted is None else accepted.judge(report)
         excused = accepted is not None and bool(report.compared) and not worse
         made = [(html, report.as_html().encode())] if html else []
@@ -297,7 +302,7 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         projection = profile_named(asked["profile"]).projection(formats[-1])
         _refuse_beside_profile(asked)
     else:
-        projection = project(asked["rounding"], asked["saturation"], stochastic=True)
+        projection = project(asked["rounding"], asked["saturation"], asked["subnormals"], stochastic=True)
     options |= {"flags": asked["flags"] is not None, "ulps": _ulps(asked["ulps"])}
     with _opened(path) as lines:
         return compare_lines(lines, operation, formats, projection, **options)
@@ -314,8 +319,7 @@ def _unit_lines(
     path: str, operation: str, names: list[str], asked: dict[str, Any], **options: Any
 ) -> Comparison:
     """Compare lines of a dot unit or a block converter, as `lowprec vectors` names what it does."""
-    from lowprec.arrays.block import asked as block_asked
-    from lowprec.spec import catalog
+    from lowprec.spec.block import BlockFormat
     from lowprec.verify.compare.lines import (
         compare_block_lines,
         compare_decoder_lines,
@@ -325,7 +329,7 @@ def _unit_lines(
     if asked["flags"] is not None and operation != "dot":
         raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
     options |= {"ulps": _ulps(asked["ulps"])}
-    plain = asked["rounding"] is None and asked["saturation"] is None
+    plain = all(asked[name] is None for name in _RULES)
     if (asked["size"] is not None) != (operation == "matmul"):
         raise click.UsageError("--size M,N,K is of lines of matmul, which need it")
     if asked["length"] is not None and operation != "dot":
@@ -347,23 +351,23 @@ def _unit_lines(
                 "flags": asked["flags"] is not None,
             }
             return compare_dot_lines(lines, how, given, **options)
-    if len(names) != 2 or not plain:
-        raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, and --rule or --profile")
-    if catalog.is_block(names[0]):
-        _refuse(asked, ("rule", "profile"))
-        blocks, target = block_named(names[0]), format_named(names[1], asked["define"])
+    if len(names) != 2:
+        raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, or them the other way round")
+    first = target_named(names[0], asked["define"])
+    if isinstance(first, BlockFormat):
+        _refuse(asked, ("rule", "profile", *_RULES))
+        target = format_named(names[1], asked["define"])
         with _opened(path) as lines:
-            return compare_decoder_lines(lines, blocks, target, **options)
-    profile = None if asked["profile"] is None else profile_named(asked["profile"])
-    fmt = block_asked(block_named(names[1]), asked["rule"], None, None, None, profile)
+            return compare_decoder_lines(lines, first, target, **options)
+    fmt = blocks_asked(block_named(names[1]), asked)
     with _opened(path) as lines:
-        return compare_block_lines(lines, format_named(names[0], asked["define"]), fmt, **options)
+        return compare_block_lines(lines, first, fmt, **options)
 
 
 def _refuse_beside_profile(asked: dict[str, Any]) -> None:
-    if asked["rounding"] is not None or asked["saturation"] is not None:
+    if any(asked[name] is not None for name in _RULES):
         raise click.UsageError(
-            "--profile and --rounding or --saturation both say how to convert; give one of them"
+            "--profile and --rounding, --saturation or --subnormals all say how to convert; give one of them"
         )
 
 
@@ -404,6 +408,7 @@ def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
+    from lowprec.spec.block import BlockFormat
     from lowprec.verify.compare.compare import compare as compare_arrays
 
     _refuse(asked, ("size", "length"))
@@ -419,11 +424,16 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         None if sources is None else format_named(sources[min(i, len(sources) - 1)], operand=True)
         for i in range(len(words) - 1)
     ]
-    how = {name: asked[name] for name in ("rounding", "saturation") if asked[name] is not None}
+    how = {name: asked[name] for name in ("rounding", "saturation", "rule") if asked[name] is not None}
     if asked["profile"] is not None:
         _refuse_beside_profile(asked)
         how["profile"] = profile_named(asked["profile"])
-    project(asked["rounding"], asked["saturation"], stochastic=asked["random"] is not None)
+    rules = [asked[name] for name in _RULES]
+    projection = project(*rules, stochastic=asked["random"] is not None)
+    if asked["subnormals"] is not None and isinstance(target, BlockFormat):
+        target, how = blocks_asked(target, asked), {}
+    elif asked["subnormals"] is not None:
+        how = {**how, "projection": projection, "rounding": None, "saturation": None}
     return compare_arrays(
         words[:-1] if asked["operation"] != "convert" else _only(words[:-1]),
         words[-1],
@@ -442,7 +452,6 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         flags=_flags(asked["flags"]),
         random=asked["random"],
         ulps=_ulps(asked["ulps"]),
-        rule=asked["rule"],
         **how,
         **options,
     )

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lowprec.cli import completing
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, target_named, usage_errors
+from lowprec.cli.arguments import (
+    AGREE,
+    DIFFER,
+    NOTHING,
+    deliver_json,
+    profile_named,
+    target_named,
+    usage_errors,
+)
 from lowprec.cli.options import count, flag, json_option, named, seed_option
 from lowprec.cli.terminal import say
 from lowprec.spec.profiles import PROFILES
@@ -76,6 +84,8 @@ def equal(
         with usage_errors((ValueError, TypeError, OSError, ImportError)):
             target, given = target_named(to), None if operands is None else np.asarray(open_dump(operands))
             layout = target, None if given is None else given.shape, options["axis"]
+            if options["profile"] is not None:
+                options["profile"] = profile_named(options["profile"])
             report = equal_quantizers(
                 _quantizer(first, *layout),
                 _quantizer(second, *layout),
@@ -101,8 +111,8 @@ def _quantizer(spelled: str, to: Any, shape: tuple[int, ...] | None, axis: int |
     from lowprec.verify.dumps.files import open_results
 
     words, (module, colon, name) = spelled.split(","), spelled.partition(":")
-    if spelled in PROFILES:
-        return spelled
+    if spelled in PROFILES or spelled.endswith(".toml"):
+        return profile_named(spelled)
     if colon and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     path = Path(words[0].split(":")[0])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from lowprec.cli import completing
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.functions import FUNCTIONS
-from lowprec.spec.projection import Saturation
+from lowprec.spec.projection import Saturation, SubnormalPolicy
 from lowprec.spec.rounding import MODES
 
 Decorator = Callable[[Any], Any]
@@ -127,6 +127,13 @@ _saturation = named(
     metavar="POLICY",
     help=f"Treat results beyond the largest value by this policy: {POLICIES_HELP}. By default none; block "
     "formats say their own.",
+)
+
+
+subnormals_option = click.option(
+    "--subnormals",
+    type=click.Choice(get_args(SubnormalPolicy)),
+    help="Treat subnormal results and operands by this policy. By default keep.",
 )
 
 

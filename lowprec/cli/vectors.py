@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lowprec.cli import completing
 from lowprec.cli.arguments import (
     accumulation_named,
+    blocks_asked,
     deliver,
     format_named,
     operation_formats,
@@ -30,10 +30,11 @@ from lowprec.cli.options import (
     projection_options,
     scheduler_option,
     seed_option,
+    subnormals_option,
 )
 from lowprec.export.tabulate import VECTOR_KINDS
 from lowprec.spec.block import BlockFormat
-from lowprec.spec.projection import Projection, SubnormalPolicy
+from lowprec.spec.projection import Projection
 
 if TYPE_CHECKING:
     from lowprec.export.unit_vectors import UnitSuite
@@ -59,13 +60,7 @@ _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, 
 @click.argument("formats", metavar="FORMAT...", nargs=-1, required=True, shell_complete=completing.anything)
 @define_option
 @projection_options
-@click.option(
-    "--subnormals",
-    type=click.Choice(get_args(SubnormalPolicy)),
-    default="keep",
-    show_default=True,
-    help="Treat subnormal results and operands by this policy.",
-)
+@subnormals_option
 @named(
     "--profile",
     of=completing.profiles,
@@ -153,10 +148,10 @@ def vectors(
 
 
 #: A projection's options, with their defaults.
-_PLAIN = {"rounding": None, "saturation": None, "subnormals": "keep"}
+_PLAIN = {"rounding": None, "saturation": None, "subnormals": None}
 #: Options, with their defaults, that a command line repeats in the headers of files; the last ones if given.
 _REPEATED = ("rounding", "saturation", "samples", "seed")
-_IF_GIVEN = {"subnormals": "keep", "profile": None, "rule": None, "length": None, "size": None}
+_IF_GIVEN = {"subnormals": None, "profile": None, "rule": None, "length": None, "size": None}
 
 
 def _command(operation: str, formats: tuple[str, ...], asked: dict[str, Any], names: tuple[str, ...]) -> str:
@@ -238,7 +233,6 @@ def _count(operation: str, names: tuple[str, ...], wanted: int) -> None:
 
 
 def _block(names: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any]) -> UnitSuite:
-    from lowprec.arrays.block import asked as block_asked
     from lowprec.export import block_vectors
 
     first, second = (target_named(name, asked["define"]) for name in names)
@@ -251,10 +245,4 @@ def _block(names: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any
         raise click.UsageError(
             f"block takes {_UNITS['block']}, or them the other way round, not {' '.join(names)}"
         )
-    profile = None if asked["profile"] is None else profile_named(asked["profile"])
-    fmt = block_asked(second, asked["rule"], asked["rounding"], asked["saturation"], None, profile)
-    if asked["subnormals"] != "keep":
-        fmt = dataclasses.replace(
-            fmt, elements=dataclasses.replace(fmt.elements, subnormals=asked["subnormals"])
-        )
-    return block_vectors.block_suite(first, fmt, **options)
+    return block_vectors.block_suite(first, blocks_asked(second, asked), **options)

@@ -21,6 +21,9 @@ import pytest
 import lowprec as lp
 from lowprec import p3109
 from lowprec.arrays.checks import code_dtype
+from lowprec.checkpoints.converting import convert_checkpoint
+from lowprec.checkpoints.folder import open_checkpoint
+from lowprec.checkpoints.quantizing import quantize_checkpoint, target as scheme
 from lowprec.kernels.functions import tables
 from lowprec.methods.mx import vector
 from lowprec.oracle import convert as oracle
@@ -184,7 +187,7 @@ TABLES = {
     "smallest": np.array([1, 2, 77], np.uint32).view(np.float32),
     "float64": RNG.normal(size=(7, 40)) * 2.0 ** RNG.integers(-160, -100, (7, 1)),
     "float32": RNG.normal(size=(7, 40)).astype(np.float32),
-    "int64": RNG.integers(-(1 << 62), 1 << 62, 50),
+    "int64": RNG.integers(-(1 << 52), 1 << 52, 50),
 }
 
 
@@ -390,6 +393,43 @@ def test_modules_are_compiled_and_imported_in_any_rounding_mode(mode, tmp_path):
 
 
 TINY = Format(name="tiny", exponent_bits=4, trailing_bits=2, bias=1060)  # its values are subnormal float64s
+
+
+@pytest.mark.parametrize("flags", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UP], ids=["flushing", "up"])
+def test_units_and_quantisers_are_asked_the_same(flags):
+    """Subnormal addends stay what they are, and matrices are the same."""
+    seen = []
+
+    def unit(a, b, c):
+        seen.append(c.tobytes())
+        return lp.dot(a, b, "fp32_fma", addend=c)
+
+    def found():
+        seen.clear()
+        identified = lp.identify(unit, ("bfloat16", "bfloat16"), "binary32", k=4)
+        equal = lp.equal_quantizers("ocp", "transformer_engine", "nvfp4", samples=64, why=False)
+        return identified.names, identified.asked, str(equal), [*seen]
+
+    expected = found()
+    with environment(flags):
+        assert found() == expected
+    assert expected[0] == ("fp32_fma",)
+
+
+def test_a_converted_checkpoint_has_the_same_bytes(tmp_path):
+    weight = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32)
+    lp.save(tmp_path / "m.safetensors", {"a.weight": weight})
+    made = tmp_path / "q.safetensors"
+    quantize_checkpoint(
+        open_checkpoint(tmp_path / "m.safetensors"), made, scheme("compressed-tensors", "nvfp4")
+    )
+    bytes_of = []
+    for number, flags in enumerate((0, UP, DOWN)):
+        out = tmp_path / f"{number}.safetensors"
+        with environment(flags):
+            convert_checkpoint(open_checkpoint(made), out, scheme("modelopt", "nvfp4"))
+        bytes_of.append(out.read_bytes())
+    assert bytes_of[0] == bytes_of[1] == bytes_of[2]
 
 
 def _oracle_answers():

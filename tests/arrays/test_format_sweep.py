@@ -90,6 +90,14 @@ def test_elements_are_all_splits_and_what_is_known():
     assert {"e4m3fn", "e5m2", "hif8", "takum8", "posit8"} <= {fmt.name for fmt in elements_of(8)}
 
 
+@pytest.mark.parametrize(("shape", "size", "bits"), [((64, 16), 128, 5.0), ((4, 40), 32, 4.8)])
+def test_blocks_that_are_short_cost_a_scale_too(shape, size, bits):
+    """By hand: one scale of 16 bits for 16 values; and two for the 40 of a row."""
+    values = VALUES.ravel()[: np.prod(shape)].reshape(shape)
+    (row,) = lp.sweep_formats(values, elements=["int4"], sizes=[size], scales=["bfloat16"]).rows[-1:]
+    assert row.bits == bits
+
+
 def test_a_tensors_scale_above_blocks_costs_its_bits():
     """By hand: NF4 on 64 values with a binary32 scale of the tensor, with and without scales of blocks."""
     values = VALUES.ravel()[:64]

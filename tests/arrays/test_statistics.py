@@ -703,3 +703,24 @@ def test_the_scale_of_max_clips_nothing_in_dynamic8():
     assert lp.error_report(values, "dynamic8", scale=scale).clipped == 0
     assert scale > 4.0
     assert lp.scale_for(-values[:1], "dynamic8", "max") == 4.0
+
+
+@pytest.mark.parametrize("fmt", ["binary32", "mxfp8_e4m3"])
+def test_integers_beyond_float64_are_refused_not_called_exact(fmt):
+    values = np.array([2**62, 2**62 + 1, -(2**53) - 1])
+    with pytest.raises(ValueError, match=r"does not hold 4611686018427387905 and 1 more of the values"):
+        lp.error_report(values, fmt)
+    assert lp.error_report(np.array([2**62, -(2**63), 3 << 60, 0]), fmt).size == 4  # which float64 holds
+    with pytest.raises(ValueError, match="does not hold 9007199254740993"):
+        lp.sweep_formats(np.array([2**53 + 1]), elements=["binary32"])
+
+
+def test_chunks_of_unknown_sizes_are_refused_by_every_method():
+    da = pytest.importorskip("dask.array")
+    x = da.from_array(np.arange(1.0, 9), chunks=4)
+    unknown = x[x > 2]
+    for method in ("max", "mse", "percentile"):
+        with pytest.raises(ValueError, match="the sizes of some chunks are unknown; call"):
+            lp.scale_for(unknown, "e4m3fn", method)
+    with pytest.raises(ValueError, match="the sizes of some chunks are unknown; call"):
+        lp.sweep_formats(unknown, elements=["e4m3fn"])

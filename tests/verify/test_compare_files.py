@@ -637,3 +637,18 @@ lp.compare(np.ones((4, 6)), np.ones((3, 8), np.uint8), "e4m3fn")
     ValueError: operand 1 has shape (4, 6), but the results have (3, 8)
 """,
 )
+
+
+def test_formats_are_ranked_by_what_they_give_though_the_type_says_which():
+    x = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    right = lp.encode(x, "e4m3fn").view(ml_dtypes.float8_e4m3fn)
+    assert [(each.name, each.share) for each in lp.compare(x, right, why=False).ranking] == [("e4m3fn", 1.0)]
+    wrong = (right.view(np.uint8) ^ 1).view(ml_dtypes.float8_e4m3fn)
+    assert [(each.name, each.share) for each in lp.compare(x, wrong, why=False).ranking] == [("e4m3fn", 0.0)]
+
+
+@pytest.mark.parametrize("shape", [(5, 0), (0, 5), (0,)])
+def test_blocks_of_nothing_are_not_compared(shape):
+    x = np.zeros(shape, np.float32)
+    blocks = lp.encode(x, "mxfp4")
+    assert lp.compare(x, blocks.codes, "mxfp4", scales=blocks.scales).sum() == "nothing was compared"

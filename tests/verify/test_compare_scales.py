@@ -36,6 +36,30 @@ SCALES = {
 }
 
 
+def test_blocks_of_which_the_last_is_shorter_are_asked_for_and_named():
+    x = X[:8, :200]
+    scales = np.stack([np.abs(x[:, :128]).max(1), np.abs(x[:, 128:]).max(1)], 1).astype(np.float32) / 448
+    codes = lp.encode(x / np.repeat(scales, 128, axis=1)[:, :200], "e4m3fn", saturation="finite")
+    given = {"scale": scales, "saturation": "finite"}
+    assert lp.compare(x, codes, "e4m3fn", block=128, **given).agrees
+    report = lp.compare(x, codes, "e4m3fn", **given)  # of blocks of 100
+    assert report.cause.words == "scales of blocks of 128"
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+    message = r"block=64, and scale of shape \(8, 2\) has as many numbers along no axis of \(8, 200\)"
+    with pytest.raises(ValueError, match=message):
+        lp.compare(x, codes, "e4m3fn", block=64, **given)
+    with pytest.raises(ValueError, match="block= says how many elements share one of scale="):
+        lp.compare(x, codes, "e4m3fn", block=128)
+
+
+def test_scales_of_another_axis_beside_right_elements_are_refused():
+    x = X[:, :48]
+    blocks = lp.encode(x, "mxfp4")
+    other = lp.encode(x, "mxfp4", axis=0).scales
+    with pytest.raises(ValueError, match=r"^the elements are right, but scales of shape \(2, 48\) are those"):
+        lp.compare(x, blocks.codes, "mxfp4", scales=other)
+
+
 def divided(by, fmt="e4m3fn", **options):
     """Exact quotients, rounded once: the reference's own division into the format."""
     wide = np.broadcast_to(np.asarray(by, np.float64), X.shape)
@@ -607,7 +631,7 @@ def test_any_order_of_blocks_is_within_the_bound(product):
     ("given", "message"),
     [
         ({"operation": "add", "to": "binary32", "bias": 1.0}, "bias= is for dot and matmul, not for 'add'"),
-        ({"operation": "add", "to": "binary32", "block": 8}, "block= is for dot and matmul, not for 'add'"),
+        ({"operation": "add", "to": "binary32", "block": 8}, "block= says how many elements share one"),
         ({"operation": "matmul", "accumulation": "fp32_fma", "bias": 1.0, "ulps": "auto"},
          "ulps='auto' knows no bound for an epilogue: it scales in steps; give a number of codes"),
         ({"operation": "matmul", "accumulation": "fp32_fma", "bias": np.ones(7)},

@@ -28,6 +28,24 @@ def of_rows(x: np.ndarray, factor: bool = False) -> tuple[np.ndarray, np.ndarray
     return lp.encode(scaled.astype(np.float32), "e4m3fn", saturation="finite"), scale
 
 
+@pytest.mark.parametrize("name", ["mxfp4", "fp8_block_128x128"])
+def test_elements_of_short_blocks_belong_to_their_own_scale(name):
+    x = X[:, :144]
+    one = lp.encode(x, name)
+    scales, codes = one.scales.copy(), one.codes.copy()
+    scales[..., -1] += 1
+    codes[:, 120:] ^= 1
+    report = lp.equal_quantizers(one, (codes, scales), name, x, why=False)
+    assert report.parts[-1].alone == 128 * 8  # in columns 120 to 127
+
+
+def test_a_scale_of_the_tensor_that_one_side_lacks_is_told():
+    blocks = lp.encode(X, "nvfp4")
+    given = blocks.codes, blocks.scales
+    report = lp.equal_quantizers(given, (*given, blocks.tensor_scale), "nvfp4", X)
+    assert report.read == ["the first gave no scale of the tensor, so none was compared"]
+
+
 @pytest.mark.apart
 def test_a_quantiser_equals_itself_in_each_kind_of_result():
     blocks = lp.encode(X, "nvfp4")

@@ -365,6 +365,17 @@ def test_recorded_rows():
         asked(None, ports)
 
 
+def test_nans_of_recorded_operands_keep_their_codes():
+    """By hand: one times one, and a NaN that comes out as it went in."""
+    ports = ports_of(("bfloat16", "bfloat16"), "binary32", 2, None, None)
+    lines = ["3f80 3f80 3f80 3f80 40000000", "7fc1 3f80 3f80 3f80 7fc10000", "ffc2 3f80 3f80 3f80 ffc20000"]
+    assert list(asked(None, ports, rows=lines).lines()) == lines
+    other = ["3f80 3f80 3f80 3f80 40000000", "7fc0 3f80 3f80 3f80 7fc00000", "7fc0 3f80 3f80 3f80 ffc00000"]
+    assert not asked(None, ports, rows=other, any_nan=True).stopped
+    with pytest.raises(units.UnitError, match=r"^rows 2 and 3 have the same operands but the results 0x7fc"):
+        asked(None, ports, rows=other)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

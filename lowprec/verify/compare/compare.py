@@ -207,7 +207,7 @@ def compare(
     of_dots = {"bias": bias, "output_scale": output_scale}
     _none_of(of_dots, f"is for {' and '.join(DOTS)}, not for {operation!r}; leave it out")
     if scale is None:
-        _none_of({"block": block}, "says how many elements share a scale of scale=; leave it out")
+        _none_of({"block": block}, "says how many elements share one of scale=; leave it out")
     if len(dumps) != OPERATIONS[operation].operands:
         raise ValueError(f"{operation} takes {OPERATIONS[operation].operands} operands, not {len(dumps)}")
     for dump in dumps:

@@ -192,11 +192,10 @@ def rank_formats(
         sources = [source, by.format]
     found: list[Ranked] = []
     own = catalog.carrier(got.dtype) if got.dtype.kind not in "iu" else None
-    if own is not None and own.width <= 8:
-        return [Ranked(own.name, 1.0, places.size)]  # the type says it
+    narrow = own is not None and own.width <= 8  # the type says it
     codes = results.read(0, results.size) if got.dtype.kind in "iu" else np.zeros(0, np.int64)
     largest = int(codes.max(initial=0))
-    for fmt in catalog.FORMATS.values():
+    for fmt in (own,) if narrow and own else catalog.FORMATS.values():
         if not is_values(got.dtype, fmt):
             wide = got.dtype.itemsize * 8
             # Codes in a wider type than they need are told by the largest of them.
@@ -210,7 +209,7 @@ def rank_formats(
                 shares.append(_share(question))
         if shares:
             found.append(Ranked(fmt.name, max(shares), places.size))
-    if got.size and values.shape == got.shape and got.dtype.kind not in "iu" and by is None:
+    if got.size and not narrow and values.shape == got.shape and got.dtype.kind not in "iu" and by is None:
         found += _rank_blocks(values, got, failed)
     if not found:
         raise ValueError(f"{got} holds {got.dtype}, which is neither codes nor values of a format")

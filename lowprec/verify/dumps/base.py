@@ -72,7 +72,7 @@ class Dump(ABC):
     def rows(self, start: int, stop: int) -> Array:
         """Return parts start to stop along the first axis, in their shape."""
         width = math.prod(self.shape[1:])
-        return self.read(start * width, stop * width).reshape(-1, *self.shape[1:])
+        return self.read(start * width, stop * width).reshape(-1 if width else stop - start, *self.shape[1:])
 
 
 class Held(Dump):

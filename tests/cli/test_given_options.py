@@ -1,0 +1,92 @@
+"""Options that are given replace what a format or a capture says, and files are as good as names."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowprec as lp
+from lowprec.cli.main import main
+
+CAPTURE = Path(__file__).parents[2] / "docs" / "examples" / "capture.npz"
+
+
+def said(*words):
+    """Return the first line of a command's output, or of its error."""
+    done = CliRunner().invoke(main, [*map(str, words)])
+    text = done.stdout.splitlines()
+    return text[0] if text else done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("question", "words", "options"),
+    [
+        ("cast_binary32_e4m3fn", ("--saturation", "none"), {"saturation": "none"}),
+        ("cast_binary32_e4m3fn", ("--rounding", "nearest_even"), {"rounding": "nearest_even"}),
+        ("cast_e4m3fn_binary32", ("--nan", "exact"), {"any_nan": False}),
+    ],
+)
+def test_an_option_replaces_what_a_capture_expects_though_it_is_the_default(question, words, options):
+    wanted = lp.read_capture(CAPTURE)[question].compare(**options, why=False).sum()
+    assert "differ" in wanted
+    assert said("compare", f"{CAPTURE}:{question}", *words, "--no-why") == wanted
+    assert "agree" in said("compare", f"{CAPTURE}:{question}", "--no-why")
+
+
+def test_an_option_replaces_what_a_block_format_says_though_it_is_the_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(0).standard_normal((8, 256)).astype(np.float32)
+    blocks = lp.encode(x, "mxfp8_e4m3", saturation="none")
+    for name, array in {"x": x, "c": blocks.codes, "s": blocks.scales}.items():
+        np.save(f"{name}.npy", array)
+    words = "compare", "x.npy", "c.npy", "--to", "mxfp8_e4m3", "--scales", "s.npy", "--no-why"
+    assert said(*words) == "21 of 2,048 results differ (1.03%): 21 elements under the right scale"
+    assert said(*words, "--saturation", "none") == "2,048 results agree"
+    header = said("vectors", "block", "bfloat16", "mxfp8_e4m3", "--saturation", "none", "--samples", "1")
+    assert "--saturation none" in header
+
+
+def test_a_profile_beside_a_rounding_is_refused_of_lines_too(tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("3c00 00003c00\n")
+    words = "compare", lines, "convert", "binary16", "binary32", "--profile", "x86", "--saturation", "none"
+    assert said(*words).startswith(
+        "Error: --profile and --rounding, --saturation or --subnormals all say how"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "block bfloat16 mxfp4 --rounding toward_zero",
+        "block bfloat16 mxfp8_e4m3 --saturation none",
+        "block bfloat16 mxfp8_e4m3 --subnormals flush_results",
+        "convert binary16 e4m3fn --subnormals flush_results",
+    ],
+)
+def test_vectors_are_judged_by_the_options_that_made_them(words, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text(CliRunner().invoke(main, ["vectors", *words.split(), "--samples", "1"]).stdout)
+    operation, one, other, *options = words.split()
+    assert said("compare", lines, operation, one, other, *options).endswith(" agree")
+    assert "differ" in said("compare", lines, operation, one, other, "--no-why")
+
+
+def test_files_of_profiles_accumulations_and_block_formats_are_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    accumulation = dataclasses.replace(lp.accumulations["fp32_fma"], name="mine")
+    Path("a.toml").write_text(lp.to_toml(accumulation))
+    Path("p.toml").write_text(lp.to_toml(dataclasses.replace(lp.profiles["ocp"], name="ours")))
+    Path("cast.toml").write_text(lp.to_toml(dataclasses.replace(lp.profiles["cuda_satfinite"], name="cast")))
+    Path("b.toml").write_text(lp.to_toml(dataclasses.replace(lp.block_formats["mxfp4"], name="blocks")))
+    question = f"{CAPTURE}:matmul_binary32"
+    assert "unknown" not in said("compare", question, "--accumulation", "a.toml", "--no-why")
+    words = "compare", f"{CAPTURE}:cast_binary32_e4m3fn", "--no-why", "--profile"
+    assert said(*words, "cast.toml") == said(*words, "cuda_satfinite")
+    words = "equal", "p.toml", "ocp", "--to", "mxfp4", "--profile", "p.toml", "--samples", "64", "--no-why"
+    assert said(*words) == "ours and ocp give the same bits in mxfp4"
+    lines = CliRunner().invoke(main, ["vectors", "block", "b.toml", "bfloat16", "--samples", "1"]).stdout
+    Path("v.txt").write_text(lines)
+    assert said("compare", "v.txt", "block", "b.toml", "bfloat16").endswith("results agree")
