@@ -215,6 +215,8 @@ def test_blocks_of_other_sizes_are_refused_before_values_are_compared():
         ValueError, match="gave a scale of the tensor beside scales, and 'e4m3fn' has no blocks"
     ):
         lp.equal_quantizers(three, three, "e4m3fn")
+    with pytest.raises(ValueError, match=r"axis= is for block formats, and 'e4m3fn' is none"):
+        lp.equal_quantizers(of_rows, of_rows, "e4m3fn", axis=0)
     with pytest.raises(ValueError, match=r"rule= is for block formats, and 'e4m3fn' is none"):
         lp.equal_quantizers(of_rows, of_rows, "e4m3fn", rule="ceil")
 

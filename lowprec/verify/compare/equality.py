@@ -246,8 +246,9 @@ def equal_quantizers(
     how = None
     if catalog.is_block(to):
         fmt = block_asked(to, rule, rounding, saturation, projection, profile)
-    elif rule is not None:
-        raise ValueError(f"rule= is for block formats, and {str(to)!r} is none; leave it out")
+    elif rule is not None or axis is not None:
+        name = "axis" if rule is None else "rule"
+        raise ValueError(f"{name}= is for block formats, and {str(to)!r} is none; leave it out")
     else:
         fmt = catalog.format(to)
         how = projection_of(fmt, rounding, saturation, projection, profile)

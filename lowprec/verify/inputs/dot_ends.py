@@ -54,29 +54,38 @@ def of_blocks(aim: Any, cases: DotCases) -> DotCases:
     """Return the cases, and for each block some in which it is zero, or cancels, under a scale of its own.
 
     The scale is NaN, if the format has it, or the largest, beside blocks of small scales that alignment to it
-    cuts; of x, or of y.
+    cuts; of x, or of y. Of units that add groups of products before they are scaled, one cancels, and the
+    others of its block are zero.
     """
     assert aim.shape.how.scale is not None, "the unit has no scales"
     assert cases.scales is not None, "the cases have no scales"
     fmt, size = aim.shape.how.scale
-    blocks = cases.scales[0].shape[1]
-    rows = np.arange(8 * blocks)
-    block, (nan, side, other) = rows % blocks, (rows // blocks >> bit & 1 == 0 for bit in range(3))
+    blocks, window = cases.scales[0].shape[1], aim.shape.how.accumulator
+    part = window.group if getattr(window, "scales", "") == "groups" else size
+    parts = -(-aim.lanes // part)
+    rows = np.arange(8 * parts)
+    number, (nan, side, other) = rows % parts, (rows // parts >> bit & 1 == 0 for bit in range(3))
+    block = number * part // size
     x, y = aim.factors(aim.top_high - aim.less(rows.size, 3, 0))
     here = np.arange(aim.lanes) // size == block[:, None]
     x[nan[:, None] & here & other[:, None]], y[nan[:, None] & here & ~other[:, None]] = 0.0, 0.0
     one = np.arange(aim.lanes) % 2 == 0
     least = [fmt.min_subnormal or 2.0**fmt.emin for fmt in aim.shape.formats]
-    begins = np.arange(aim.lanes) % size == 0
-    cancelled = np.where(here, np.where(one, 1.0, -1.0), least[0] * begins), np.where(here, 1.0, least[1])
+    begins = (np.arange(aim.lanes) % size == 0) & ~here
+    alone = np.arange(aim.lanes) // part == number[:, None]
+    cancelled = (
+        np.where(alone, np.where(one, 1.0, -1.0), least[0] * begins),
+        np.where(alone, 1.0, least[1]),
+    )
     x, y = (np.where(nan[:, None], *sides) for sides in zip((x, y), cancelled, strict=True))
-    scales, small = [], int(encode(1.0, fmt)) // 8 | 1
-    for number in range(2):
-        codes = np.where(nan[:, None], int(encode(1.0, fmt)), np.full((rows.size, blocks), small))
+    scales, whole = [], int(encode(1.0, fmt))
+    small = whole // 8 | 1 if fmt.trailing_bits else whole - 8
+    for operand in range(2):
+        codes = np.where(nan[:, None], whole, np.full((rows.size, blocks), small))
         special = np.where(
             nan, fmt.max_magnitude if fmt.nan_code is None else fmt.nan_code, fmt.max_magnitude
         )
-        own = ~nan | (side == (number == 0))
+        own = ~nan | (side == (operand == 0))
         codes[rows[own], block[own]] = special[own]
         scales.append(codes.astype(cases.scales[0].dtype))
     made = aim.codes((x, y, np.zeros(rows.size)))

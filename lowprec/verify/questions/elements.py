@@ -381,6 +381,9 @@ class ElementQuestion(Question):
             codes = batch.given[0].astype(np.int64)
             yield Feature("the magnitude of the operand, as a code,", codes & self.formats[0].sign_code - 1)
             yield Feature("the operand, as a code,", codes)
+            last = self._at(np.maximum(batch.places - 1, 0))[0].astype(np.int64)
+            shared = self.formats[0].width - np.frexp((codes ^ last).astype(np.float64))[1].astype(np.int64)
+            yield Feature("the number of leading bits shared with the operand before", shared, before=True)
         if self.operation in EXACT and names[1:] and all(has_fields(fmt) for fmt in self.formats):
             negative = right & self.target.sign_code != 0
             given = batch.given, self.formats[:-1]

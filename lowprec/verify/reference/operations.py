@@ -58,6 +58,9 @@ def _choose(formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]
         return [np.arange(1 << source.width, dtype=code_dtype(source))]
     if isinstance(source, Carrier) or source == catalog.BINARY32:
         chosen = words_of(conversions.inputs(target, carrier_dtype(source)))
+        if not isinstance(source, Carrier) or source.exponent_bits:
+            # Negative numbers in falling order: what keeps the operand before may differ in one order alone.
+            chosen = np.concatenate([chosen[: chosen.size // 2], chosen[chosen.size // 2 :][::-1]])
         return [np.concatenate([chosen, words_of(conversions.sample(carrier_dtype(source), samples, seed))])]
     # Any other wide format: the codes on either side of what matters in float64, and its own borders.
     points = conversions.inputs(target, "float64")
