@@ -47,9 +47,15 @@ class Evidence:
 
 
 @functools.cache
-def _all() -> tuple[Evidence, ...]:
+def _by_subject() -> dict[str, tuple[Evidence, ...]]:
+    """Return all evidence by the name that a subject begins with, the best first."""
+    found: dict[str, list[Evidence]] = {}
     entries = tomllib.loads(reviewed("silicon.toml"))["evidence"]
-    return tuple(Evidence(**{**entry, "subjects": tuple(entry["subjects"])}) for entry in entries)
+    for entry in sorted(entries, key=lambda each: [*EVIDENCE_KINDS].index(each["kind"])):
+        evidence = Evidence(**{**entry, "subjects": tuple(entry["subjects"])})
+        for name in dict.fromkeys(subject.partition(" ")[0] for subject in evidence.subjects):
+            found.setdefault(name, []).append(evidence)
+    return {name: tuple(each) for name, each in found.items()}
 
 
 def evidence_for(name: str) -> tuple[Evidence, ...]:
@@ -60,5 +66,4 @@ def evidence_for(name: str) -> tuple[Evidence, ...]:
     >>> evidence_for("fp32_fma")
     ()
     """
-    found = [each for each in _all() if any(said.split(" ")[0] == name for said in each.subjects)]
-    return tuple(sorted(found, key=lambda each: [*EVIDENCE_KINDS].index(each.kind)))
+    return _by_subject().get(name, ())
