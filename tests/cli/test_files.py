@@ -53,7 +53,9 @@ def names(folder):
 
 PORTS = ("--formats", "binary16", "binary16", "--output", "binary32", "--k", "2")
 COMPARED = ("compare", "x.npy", "x.npy", "--to", "mine.toml")
-SQUARE_ROOT = ("numpy", "--operation", "sqrt", "--target", "binary16")
+ADDED = tuple("compare c.npy c.npy c.npy --operation add --to e4m3fn".split())
+SCALED = ("--scale", "1,x.npy", "--junit", "x.npy")
+CAST = ("numpy", "--operation", "cast", "--source", "float32", "--target", "binary16", "--samples", "16")
 
 
 @pytest.mark.parametrize(
@@ -70,56 +72,18 @@ SQUARE_ROOT = ("numpy", "--operation", "sqrt", "--target", "binary16")
         ("compare", "x.bin:float32:4", "x.npy", "--html", "x.bin"),
         (*COMPARED, "--baseline", "b.json", "--html", "b.json"),
         ("compare", "folder:w", "x.npy", "--to", "e4m3fn", "--html", "folder/model.safetensors"),
-        (
-            "compare",
-            "c.npy",
-            "c.npy",
-            "c.npy",
-            "--operation",
-            "add",
-            "--to",
-            "e4m3fn",
-            "--from",
-            "mine.toml,e4m3fn",
-            "--junit",
-            "mine.toml",
-        ),
-        (
-            "compare",
-            "m.npy",
-            "m.npy",
-            "m.npy",
-            "--operation",
-            "matmul",
-            "--accumulation",
-            "fp32_fma",
-            "--scale",
-            "1,x.npy",
-            "--junit",
-            "x.npy",
-        ),
-        ("conform", *SQUARE_ROOT, "--baseline", "c.json", "--json", "-o", "c.json"),
-        ("conform", *SQUARE_ROOT, "--values", "x.npy", "--junit", "x.npy"),
-        ("conform", *SQUARE_ROOT, "--json", "-o", "y", "--junit", "y"),
-        pytest.param(
-            ("identify", "--rows", "rows.txt", *PORTS, "--save", "rows.txt"), marks=pytest.mark.apart
-        ),
-        pytest.param(
-            ("identify", "--rows", "rows.txt", *PORTS, "--sail", "rows.txt"), marks=pytest.mark.apart
-        ),
-        pytest.param(
-            (
-                "identify",
-                "--rows",
-                "rows.txt",
-                "--formats",
-                "binary16",
-                "half.toml",
-                *PORTS[3:],
-                "--save",
-                "half.toml",
-            ),
-            marks=pytest.mark.apart,
+        (*ADDED, "--from", "mine.toml,e4m3fn", "--junit", "mine.toml"),
+        (*"compare m.npy m.npy m.npy --operation matmul --accumulation fp32_fma".split(), *SCALED),
+        ("conform", *CAST, "--baseline", "c.json", "--json", "-o", "c.json"),
+        ("conform", *CAST, "--values", "x.npy", "--junit", "x.npy"),
+        ("conform", *CAST, "--json", "-o", "y", "--junit", "y"),
+        *(
+            pytest.param(("identify", "--rows", "rows.txt", *others), marks=pytest.mark.apart)
+            for others in (
+                (*PORTS, "--save", "rows.txt"),
+                (*PORTS, "--sail", "rows.txt"),
+                ("--formats", "binary16", "half.toml", *PORTS[3:], "--save", "half.toml"),
+            )
         ),
     ],
 )
@@ -130,13 +94,13 @@ def test_what_a_command_reads_is_not_replaced_by_what_it_writes(tmp_path, monkey
     numpy.save("x.npy", numpy.ones(4, "f4"))
     numpy.ones(4, "f4").tofile("x.bin")
     numpy.save("c.npy", numpy.full(4, 0, "u1"))
-    numpy.save("m.npy", numpy.ones((4, 4), "f4"))
+    numpy.save("m.npy", numpy.eye(4, dtype="f4"))
     (tmp_path / "half.toml").write_text('base = "binary16"\n')
     (tmp_path / "folder").mkdir()
     lp.save(tmp_path / "folder" / "model.safetensors", {"w": numpy.ones(4, "f4")})
     (tmp_path / "rows.txt").write_text("3c00 3c00 3c00 3c00 00000000 40000000\n")
     (tmp_path / "link").symlink_to("mine.toml")
-    for name, command in (("b.json", COMPARED), ("c.json", ("conform", *SQUARE_ROOT))):
+    for name, command in (("b.json", COMPARED), ("c.json", ("conform", *CAST))):
         if name in words:
             (tmp_path / name).write_bytes(lowprec(*command, "--json").stdout_bytes)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -422,7 +386,7 @@ def test_a_full_disk_is_named_by_other_commands(tmp_path, arguments, words):
 OTHERS = [
     ["table", "e2m1fn", "--thresholds", "-o", "{}"],
     ["vectors", "convert", "e4m3fn", "e2m1fn", "-o", "{}"],
-    ["conform", "numpy", "--operation", "sqrt", "--target", "binary16", "--json", "-o", "{}"],
+    ["conform", *CAST, "--json", "-o", "{}"],
     ["compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--junit", "{}"],
     ["compare", "x.npy", "codes.npy", "--to", "e4m3fn", "--html", "{}"],
 ]
