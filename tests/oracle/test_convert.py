@@ -4,6 +4,7 @@ The laws say what a mode means without thresholds, tails or codes of neighbours:
 all values of a format.
 """
 
+import bisect
 import itertools
 import math
 import random
@@ -387,8 +388,8 @@ def test_steps_are_the_projection_at_random_floats(fmt):
         for sign, (firsts, codes) in zip((1.0, -1.0), steps(fmt, projection), strict=True):
             for bits in patterns:
                 size = struct.unpack("<d", struct.pack("<Q", bits))[0]
-                last = max(index for index, first in enumerate(firsts) if first <= size)
-                assert encode(math.copysign(size, sign), fmt, projection) == codes[last], size.hex()
+                code = codes[bisect.bisect_right(firsts, size) - 1]
+                assert encode(math.copysign(size, sign), fmt, projection) == code, size.hex()
 
 
 def _positive(fmt):

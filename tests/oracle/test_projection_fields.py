@@ -1,6 +1,7 @@
 """The oracle's projection fields beside mode and saturation: NaN codes, flushing, overflow test, stages."""
 
 import bisect
+import functools
 import itertools
 import math
 import random
@@ -204,6 +205,7 @@ LAW_FORMATS = (
 )
 
 
+@functools.cache
 def _points(fmt):
     """Values, eighths of gaps and what is closest to them, to twice the largest."""
     points = []
@@ -225,25 +227,24 @@ def test_results_are_flushed_where_a_format_of_more_exponents_gives_less_than_th
         1 << fmt.exponent_bits
     )  # even, so that codes of one bit of precision keep their parity
     wide = Format(name="wide", exponent_bits=9, trailing_bits=fmt.trailing_bits, bias=300 + bias % 2)
-    sign_code = fmt.sign_code if fmt.has_negative_zero else 0
+    sign_code, least = fmt.sign_code if fmt.has_negative_zero else 0, Fraction(fmt.min_normal)
+    plain, flushing = (Projection(rounding=mode, subnormals=each) for each in ("keep", "flush_results"))
     for point in _points(fmt):
-        kept = project(point, fmt, Projection(rounding=mode))
-        rounded = decode(project(point, wide, Projection(rounding=mode)), wide)
-        expected = kept
-        if abs(rounded) < Fraction(fmt.min_normal):
+        expected = project(point, fmt, plain)
+        if abs(decode(project(point, wide, plain), wide)) < least:
             expected = sign_code if point < 0 else 0
-        assert project(point, fmt, Projection(rounding=mode, subnormals="flush_results")) == expected, point
+        assert project(point, fmt, flushing) == expected, point
 
 
 @pytest.mark.parametrize("mode", most_apart(MODES, MODES[1::3]), ids=str)
 @pytest.mark.parametrize("fmt", LAW_FORMATS, ids=str)
 def test_overflow_judged_before_rounding_changes_only_what_lies_beyond_the_largest(fmt, mode):
     """Up to there the code is the same; beyond, whatever infinity becomes."""
-    before = Projection(rounding=mode, overflow_test="before")
+    before, after = (Projection(rounding=mode, overflow_test=each) for each in ("before", "after"))
+    largest = Fraction(fmt.max_finite)
     for point in _points(fmt):
-        inside = abs(point) <= Fraction(fmt.max_finite)
         infinity = INF if point > 0 else NEG_INF
-        expected = project(point if inside else infinity, fmt, Projection(rounding=mode))
+        expected = project(point if abs(point) <= largest else infinity, fmt, after)
         assert project(point, fmt, before) == expected, point
 
 
@@ -252,9 +253,11 @@ def test_a_stage_that_contains_every_operand_changes_nothing(fmt):
     """Values and eighths of gaps are binary32 numbers."""
     points = [point for point in _points(fmt) if point.denominator < 2**100][::3]
     for mode in MODES[:1] + MODES[-2:]:
+        through, plain = (
+            Projection(rounding=mode, via=via) for via in ((catalog.BINARY32, catalog.BINARY64), ())
+        )
         for point in points:
-            through = Projection(rounding=mode, via=(catalog.BINARY32, catalog.BINARY64))
-            assert project(point, fmt, through) == project(point, fmt, Projection(rounding=mode))
+            assert project(point, fmt, through) == project(point, fmt, plain)
 
 
 # -- steps ------------------------------------------------------------------------------------------
