@@ -256,26 +256,28 @@ MOVING = {
     *("os.replace", "os.rename", "os.renames", "os.link", "os.symlink", "os.truncate", "os.mkfifo"),
     *("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move"),
 }
+SUSPECTS = OPENING | WRITING | DUMPING | {name.partition(".")[2] for name in MOVING}
 
 
-def _file_writes(tree):
+def _file_writes(nodes):
     """Every expression that opens a file for writing, moves one, or uses temporary files."""
+    calls = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
     buffers = {
         target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and ast.unparse(node.value) in ("io.BytesIO()", "io.StringIO()")
+        for node in calls
+        if ast.unparse(node.value) in ("io.BytesIO()", "io.StringIO()")
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] + [getattr(node, "module", "")]
             if "tempfile" in names or getattr(node, "module", "") in ("os", "shutil"):
                 yield ast.unparse(node)
-        if not isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+        if name not in SUSPECTS:
             continue
         whole = ast.unparse(node.func)
-        name = whole.rpartition(".")[2]
         given = [*node.args, *(word.value for word in node.keywords)]
         texts = [each.value for each in given if isinstance(each, ast.Constant)]
         modes = [text for text in texts if isinstance(text, str) and re.fullmatch(r"[rwaxbt+]{1,4}", text)]
@@ -299,7 +301,7 @@ def _file_writes(tree):
 
 def test_one_module_opens_what_the_package_writes():
     """Elsewhere a planted link would be followed, and a mode, an owner or half a file be lost."""
-    found = {_name(path): [*_file_writes(_tree(path))] for path in MODULES if _name(path) not in OPENERS}
+    found = {_name(path): [*_file_writes(_walk(path))] for path in MODULES if _name(path) not in OPENERS}
     assert {name: writes for name, writes in found.items() if writes} == {}
 
 
@@ -326,7 +328,7 @@ def test_one_module_opens_what_the_package_writes():
     ],
 )
 def test_a_file_that_is_written_elsewhere_would_be_seen(line):
-    assert [*_file_writes(ast.parse(line))] == [line]
+    assert [*_file_writes([*ast.walk(ast.parse(line))])] == [line]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_a_file_that_is_written_elsewhere_would_be_seen(line):
     ],
 )
 def test_a_file_that_is_read_is_no_file_that_is_written(line):
-    assert [*_file_writes(ast.parse(line))] == []
+    assert [*_file_writes([*ast.walk(ast.parse(line))])] == []
 
 
 def test_no_file_is_mapped_into_memory():
@@ -362,9 +364,9 @@ NEED_NO_VERB = re.compile(r"property\b|fixture\b|\.(command|group)\b|\blaw\(")
 PRINTED = "lowprec/oracle/machines"
 
 
-def _wrong_first_lines(tree):
+def _wrong_first_lines(nodes):
     """Yield every first line that begins with a clause, or with a noun where a function needs a verb."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             line = (ast.get_docstring(node) or "").partition("\n")[0]
             decorators = " ".join(ast.unparse(each) for each in getattr(node, "decorator_list", ()))
@@ -375,7 +377,7 @@ def _wrong_first_lines(tree):
 
 
 def test_first_lines_of_docstrings_are_no_clauses_and_those_of_functions_verbs():
-    found = {_name(path): [*_wrong_first_lines(_tree(path))] for path in MODULES}
+    found = {_name(path): [*_wrong_first_lines(_walk(path))] for path in MODULES}
     assert {name: lines for name, lines in found.items() if lines and not name.startswith(PRINTED)} == {}
 
 
@@ -393,7 +395,7 @@ def test_first_lines_of_docstrings_are_no_clauses_and_those_of_functions_verbs()
     ],
 )
 def test_a_wrong_first_line_would_be_seen(code, wrong):
-    assert bool([*_wrong_first_lines(ast.parse(code))]) == wrong
+    assert bool([*_wrong_first_lines(ast.walk(ast.parse(code)))]) == wrong
 
 
 # -- sources ----------------------------------------------------------------------------------------
