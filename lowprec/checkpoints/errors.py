@@ -20,8 +20,8 @@ Array = npt.NDArray[Any]
 
 #: Values that are added up before others join them.
 _PIECE = 1 << 18
-#: Signals of blocks below which squares of errors may underflow.
-_UNSEEN = 1e-200
+#: Values below which the squares of their errors may underflow in float64.
+_UNSEEN = 1e-140
 #: The least magnitude that float32 rounds to infinity.
 _INFINITE = float.fromhex("0x1.ffffffp127")
 
@@ -95,7 +95,7 @@ class Errors:
         signal, noise = (by_block(np.add, part, of_runs).reshape(-1) for part in parts)
         self._blocks += noise.size
         exact = noise == 0
-        if (exact & (signal < _UNSEEN)).any():  # squares of errors may have underflowed
+        if values.dtype == np.float64 and ((np.abs(values) < _UNSEEN) & (values != 0)).any():
             each = np.repeat(whole, sizes[-1], -1) if is_run else whole
             apart = elements * each != values
             exact &= by_block(np.add, apart.astype(np.int64), sizes).reshape(-1) == 0

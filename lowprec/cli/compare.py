@@ -297,6 +297,7 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         except NoLines as error:
             nothing_compared(str(error))
     _refuse(asked, ("rule",))
+    operation = "convert" if operation == "cast" else operation
     formats = operation_formats(operation, tuple(names), asked["define"])
     if asked["profile"] is not None:
         projection = profile_named(asked["profile"]).projection(formats[-1])
@@ -416,6 +417,8 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         raise click.UsageError(
             "give the INPUT and the OUTPUT: two files, or more for an operation; or one capture, a .npz file"
         )
+    if asked["define"] is not None and asked["to"] is None:
+        raise click.UsageError("--define is the format of results: give --to private too, or leave it out")
     target: Any = None if asked["to"] is None else target_named(asked["to"], asked["define"])
     sources = None if asked["sources"] is None else asked["sources"].split(",")
     if sources is not None and len(sources) not in (1, len(words) - 1):

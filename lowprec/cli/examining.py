@@ -263,7 +263,7 @@ def _quota(path: Path = Path("/sys/fs/cgroup/cpu.max")) -> float | None:
 def _cache(tell: Tell) -> dict[str, Any]:
     chosen = os.environ.get("LOWPREC_CACHE_DIR")
     folder = cache.directory()
-    state, why = _usable(folder)
+    state, why = usable(folder)
     files, size = _counted(folder) if folder is not None else (0, 0)
     if state == "off":
         do = "unset LOWPREC_CACHE_DIR" if chosen == "" else "set LOWPREC_CACHE_DIR to a folder of your own"
@@ -288,7 +288,7 @@ def _cache(tell: Tell) -> dict[str, Any]:
     }
 
 
-def _usable(folder: Path | None) -> tuple[str, str]:
+def usable(folder: Path | None) -> tuple[str, str]:
     """Return "usable", "unusable" or "off", and why; nothing is left on disk that was not there."""
     if folder is None:
         empty = os.environ.get("LOWPREC_CACHE_DIR") == ""

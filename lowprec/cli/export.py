@@ -111,6 +111,9 @@ def _of_product(name: str, operands: tuple[str, str] | None, scale: tuple[str, i
         if operands is not None or scale is not None:
             raise ValueError(f"the library call {name!r} says its operands: leave out --operands and --scale")
         return call_header(dataclasses.replace(how, name=name), provenance(words))
+    if operands is not None and how.operands is not None:
+        each = " and ".join(fmt.name for fmt in how.operands)
+        raise ValueError(f"accumulation {name!r} takes operands in {each}; leave --operands out")
     if operands is not None:
         words += f" --operands {' '.join(operands)}"
         how = dataclasses.replace(how, operands=(format_named(operands[0]), format_named(operands[1])))

@@ -298,6 +298,10 @@ def table(
 
     if thresholds and kind in ("c", "sv", "vhdl"):
         raise click.UsageError(f"--thresholds is for csv, json, md, npy and mem: {kind} files encode already")
+    if (rounding or saturation) and not thresholds and kind not in ("sv", "vhdl"):
+        raise click.UsageError(
+            f"--rounding and --saturation are of --thresholds, and of sv and vhdl: {kind} has values alone"
+        )
     known, projection = one_format(fmt, define), project(rounding, saturation)
     words = [
         "lowprec table",
@@ -306,7 +310,7 @@ def table(
         *(["--thresholds"] if thresholds else []),
     ]
     if thresholds or kind in ("sv", "vhdl"):
-        words.append(f"--rounding {projection.rounding} --saturation {projection.saturation}")
+        words.append(f"--rounding {rounding or 'nearest_even'} --saturation {saturation or 'none'}")
     with usage_errors():
         content = Table(known, projection, thresholds, " ".join(words)).render(kind)
     deliver(content, output, of=(fmt or "",))

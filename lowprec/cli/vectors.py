@@ -189,7 +189,11 @@ def _elements(operation: str, formats: tuple[str, ...], asked: dict[str, Any]) -
     how = _projection(chosen[-1], asked)
     if how.rounding.bits and asked["scheduler"] is not None:
         raise click.UsageError("--scheduler is for deterministic modes; leave it out")
-    said = {**asked, "rounding": how.rounding, "saturation": how.saturation}
+    said = {
+        **asked,
+        "rounding": asked["rounding"] or "nearest_even",
+        "saturation": asked["saturation"] or "none",
+    }
     command = _command(operation, formats, said, _REPEATED[0 if asked["profile"] is None else 2 :])
     options = {key: asked[key] for key in ("samples", "seed", "flags", "scheduler")}
     return suite(name, chosen, how, command=command, **options)

@@ -49,6 +49,7 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
     """
     if everything == bool(names):
         raise click.UsageError("name formats, block formats or accumulations, or say --all")
+    from lowprec.cli.examining import usable
     from lowprec.cli.warming import calls
     from lowprec.kernels.cache import directory
     from lowprec.kernels.compiling import COMPILED
@@ -57,6 +58,13 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
         found = calls(_everything() if everything else [_named(name) for name in names], **asked)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    where = directory()
+    state, why = usable(where)
+    if state == "unusable":
+        raise click.UsageError(
+            f"compiled kernels cannot be kept in {str(where)!r}: {why}; set LOWPREC_CACHE_DIR to a folder "
+            f"that only you can change"
+        )
     began, before = time.perf_counter(), len(COMPILED)
     with progress() as watch:
         for done, call in enumerate(found):
@@ -69,7 +77,6 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
     compiled = COMPILED[before:]
     if listed:
         _list(compiled)
-    where = directory()
     say(
         f"{len(found)} calls in {time.perf_counter() - began:.1f} s: {len(compiled)} kernels compiled in "
         f"{sum(kernel.seconds for kernel in compiled):.1f} s, "

@@ -102,7 +102,7 @@ class Scoreboard:
         self._operands: list[tuple[Any, ...]] = []
         self._results: list[Any] = []
         self._flags: list[int] = []
-        self._scaled = self._biased = False
+        self._scaled = self._biased = self._added = False
         self.undefined: list[int] = []  #: numbers of the transactions whose results had x or z
         self.unanswered = 0  #: operands that `follow` saw without a result
 
@@ -189,6 +189,7 @@ class Scoreboard:
             given = tuple(self._operand(each, fmt) for each, fmt in zip(operands, self._formats, strict=True))
             if self.operation == "dot":
                 lanes = len(given[0])
+                self._added = self._added or addend is not None
                 given = (*given, self._number(addend, self.target, 0.0), *self._scales(scale, bias, lanes))
         except ValueError as error:
             raise ValueError(f"operands of transaction {number}: {error}") from None
@@ -199,14 +200,20 @@ class Scoreboard:
         if self.blocks is not None and isinstance(result, int):
             raise ValueError(f"result of transaction {number}: {_NO_LANES.format(result)}")
         lanes = _is_sequence(result) and self.blocks is not None
-        if any(isinstance(each, float | np.floating) for each in (*(result if lanes else [result]), flags)):
-            raise ValueError(f"result of transaction {number}: {result} is no code; give integers")
+        for name, each in {"result": result, "flags": flags, "scale": scale if self.blocks else None}.items():
+            if any(
+                isinstance(one, float | np.floating)
+                for one in (each if name == "result" and lanes else [each])
+            ):
+                raise ValueError(f"{name} of transaction {number}: {each} is no code; give integers")
         try:
             answer: Any = int(result) if self.blocks is None else (int(scale), _lanes(result, self.target))
             raised = 0 if flags is None else int(flags)
         except ValueError:  # x or z
             self.undefined.append(number)
             return
+        if not 0 <= raised < 1 << 63:
+            raise ValueError(f"flags of transaction {number}: {raised} is not between 0 and 2**63 - 1")
         for code in [answer] if self.blocks is None else answer[1]:
             if not 0 <= code < 1 << 64:
                 raise ValueError(
@@ -248,14 +255,14 @@ class Scoreboard:
 
     def _operand(self, given: Any, fmt: Format) -> Any:
         if self.operation not in ("dot", "block"):
-            return _code(int(given), fmt)
+            return _code(_integer(given), fmt)
         return tuple(_code(code, fmt) for code in _lanes(given, fmt))
 
     def _number(self, given: Any, fmt: Format, default: float) -> float:
         """Return a float, or the value of a code."""
         if given is None or isinstance(given, float | np.floating):
             return default if given is None else float(given)
-        code = np.array([_code(int(given), fmt)], code_dtype(fmt))
+        code = np.array([_code(_integer(given), fmt)], code_dtype(fmt))
         return float(np.asarray(decode(code, fmt, dtype=np.float64))[0])
 
     def _scales(self, scale: Any, bias: Any, lanes: int) -> tuple[Any, Any, float]:
@@ -302,7 +309,9 @@ class Scoreboard:
             )
             joins: Sequence[Any] = columns[2:] if self._operands else [()] * 4
             addend, *scales, bias = (np.array(each, np.float64) for each in joins)
-            options |= {"accumulation": self.accumulation, "addend": addend}
+            options["accumulation"] = self.accumulation
+            if self._added:
+                options["addend"] = addend
             if self._scaled:
                 options["scale"] = tuple(each.reshape(len(each), -1) for each in scales)
             if self._biased:
@@ -444,11 +453,15 @@ _NO_LANES = "{:#x} does not say how many lanes it has; give a sequence of codes,
 def _lanes(given: Any, fmt: Format) -> list[int]:
     """Return the codes of a vector; raise ValueError for x, z and a number without width."""
     if _is_sequence(given):
-        return [int(code) for code in given]
+        return [_integer(code) for code in given]
     if isinstance(given, int):
         raise ValueError(_NO_LANES.format(given))
     whole = int(given)
-    return [whole >> low & (1 << fmt.width) - 1 for low in range(0, len(given) - fmt.width + 1, fmt.width)]
+    if len(given) % fmt.width:
+        raise ValueError(
+            f"{len(given)} bits are no whole number of lanes of {fmt.name!r}, of {fmt.width} bits"
+        )
+    return [whole >> low & (1 << fmt.width) - 1 for low in range(0, len(given), fmt.width)]
 
 
 def _is_sequence(given: Any) -> bool:
@@ -457,6 +470,13 @@ def _is_sequence(given: Any) -> bool:
 
 def _is_one(signal: Any) -> bool:
     return str(signal.value) == "1"
+
+
+def _integer(given: Any) -> int:
+    """Return a code, or the bits of a signal, as an integer."""
+    if isinstance(given, float | np.floating):
+        raise ValueError(f"{given} is no code; give integers")
+    return int(given)
 
 
 def _code(code: int, fmt: Format) -> int:

@@ -90,3 +90,29 @@ def test_files_of_profiles_accumulations_and_block_formats_are_names(tmp_path, m
     lines = CliRunner().invoke(main, ["vectors", "block", "b.toml", "bfloat16", "--samples", "1"]).stdout
     Path("v.txt").write_text(lines)
     assert said("compare", "v.txt", "block", "b.toml", "bfloat16").endswith("results agree")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("table e4m3fn --rounding toward_zero", "--rounding and --saturation are of --thresholds, and of sv"),
+        ("compare x.npy c.npy --define exponent_bits=3,trailing_bits=4", "--define is the format of results"),
+        (
+            "export c --accumulation hopper_wgmma_e4m3fn_binary32 --operands e5m2 e5m2",
+            "accumulation 'hopper_wgmma_e4m3fn_binary32' takes operands in e4m3fn and e4m3fn",
+        ),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(words, message):
+    assert said(*words.split()).removeprefix("Error: ").startswith(message)
+
+
+def test_vectors_of_casts_are_judged_by_that_name(tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text(CliRunner().invoke(main, ["vectors", "cast", "e5m2", "e4m3fn"]).stdout)
+    assert said("compare", lines, "cast", "e5m2", "e4m3fn") == "256 lines agree"
+
+
+def test_kernels_are_not_compiled_for_a_folder_that_cannot_keep_them(monkeypatch):
+    monkeypatch.setenv("LOWPREC_CACHE_DIR", "/proc/nope")
+    assert said("warm", "e4m3fn").startswith("Error: compiled kernels cannot be kept in '/proc/nope': ")

@@ -460,3 +460,50 @@ def test_transactions_of_blocks_that_cannot_be_are_refused():
         assert str(refused.value).startswith(message)
     with pytest.raises(ValueError, match="scale= is for 'block', not for 'convert'; leave it out"):
         Scoreboard("convert", "binary16", "e4m3fn").add(0x3C00, result=0x38, scale=1)
+
+
+@pytest.mark.parametrize(
+    ("how", "zero"), [("exact", 0x80000000), ("fp32_pairwise", 0x80000000), ("fp32_fma", 0)]
+)
+def test_a_sum_without_an_addend_has_the_zero_of_such_a_sum(how, zero):
+    """By docs/dot-products.md: of exact sums and pairs of -0 it is -0, of sums that begin with +0 not."""
+    for result in (0, 0x80000000):
+        board = Scoreboard("dot", "e4m3fn", "e4m3fn", accumulation=how)
+        board.add([0x80, 0x80], [0x38, 0x38], result=result)
+        assert board.report().agrees == (result == zero)
+
+
+@pytest.mark.parametrize(
+    ("formats", "options", "given", "message"),
+    [
+        (("convert", "binary32", "e4m3fn"), {}, {"operands": (1.0,), "result": 0x38}, "1.0 is no code; give"),
+        (
+            ("dot", "e4m3fn", "e4m3fn"),
+            {"accumulation": "fp32_fma"},
+            {"operands": ([56.7, 56], [56, 56]), "result": 0},
+            "operands of transaction 0: 56.7 is no code; give integers",
+        ),
+        (
+            ("block", "binary32", "mxfp4"),
+            {},
+            {"operands": ([0x3F800000] * 32,), "result": [6] * 32, "scale": 125.9},
+            "scale of transaction 0: 125.9 is no code; give integers",
+        ),
+        (
+            ("add", "e4m3fn", "e4m3fn", "e4m3fn"),
+            {"flags": True},
+            {"operands": (0x38, 0x38), "result": 0x40, "flags": -1},
+            "flags of transaction 0: -1 is not between 0 and 2**63 - 1",
+        ),
+        (
+            ("dot", "e4m3fn", "e4m3fn"),
+            {"accumulation": "fp32_fma"},
+            {"operands": (Signal(0xF3838, 20), Signal(0x3838, 20)), "result": 0},
+            "20 bits are no whole number of lanes of 'e4m3fn', of 8 bits",
+        ),
+    ],
+)
+def test_what_would_be_cut_is_refused(formats, options, given, message):
+    board = Scoreboard(*formats, **options)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        board.add(*given.pop("operands"), **given)

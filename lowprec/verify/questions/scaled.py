@@ -70,7 +70,7 @@ class ScaledQuestion(ElementQuestion):
         """Return what was asked, in words."""
         source, _, target = self.formats
         scales = (
-            f"{self.count} scales" if self.count > 1 else f"the scale {float(self.given.reshape(-1)[0])!r}"
+            f"the scale {float(self.given.reshape(-1)[0])!r}" if self.count == 1 else f"{self.count} scales"
         )
         return f"{source.name} divided by {scales}, to {target.name}, {self.projection}"
 
