@@ -64,8 +64,11 @@ def write(path: Path, content: bytes) -> None:
 
 
 def keep(path: Path, content: bytes) -> None:
-    """Write a file for this user alone, instead of whatever has its name: no link is followed."""
-    with _beside(path, 0o600) as file:
+    """Write a file that this user alone may change, instead of what has its name: no link is followed.
+
+    Those may read it who may read its folder.
+    """
+    with _beside(path, 0o600 | os.stat(path.parent).st_mode & 0o044) as file:
         file.write(content)
 
 

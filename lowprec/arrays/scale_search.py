@@ -300,8 +300,8 @@ def measured(given: Array) -> Array:
         lost = given[(sizes >> np.uint64(53) >= last) & (sizes > 0)]
         if lost.size:
             raise ValueError(
-                f"errors are measured in float64, which does not hold {int(lost[0])} and {lost.size - 1:,} "
-                f"more of the values; give integers of at most 53 bits, or floats"
+                f"errors are measured in float64, which does not hold {lost.size:,} of the values, such as "
+                f"{int(lost[0])}; give integers of at most 53 bits, or floats"
             )
     return narrowed(given)
 

@@ -96,7 +96,8 @@ _SHOWN, _REPORTED = 5, 20
     "--block",
     type=click.IntRange(1),
     metavar="N",
-    help="Elements along K that share a scale: needed for scales of blocks, but for MX instructions.",
+    help="Elements along an axis that share a scale of --scale, where the last block is shorter; along K "
+    "needed for scales of blocks, but for MX instructions.",
 )
 @named("--size", metavar="M,N,K", help="Rows of x, columns of y and products of lines of matmul.")
 @click.option(
@@ -420,6 +421,8 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     if asked["define"] is not None and asked["to"] is None:
         raise click.UsageError("--define is the format of results: give --to private too, or leave it out")
     target: Any = None if asked["to"] is None else target_named(asked["to"], asked["define"])
+    if asked["subnormals"] is not None and target is None:
+        raise click.UsageError("--subnormals is of the format of results: name it, --to")
     sources = None if asked["sources"] is None else asked["sources"].split(",")
     if sources is not None and len(sources) not in (1, len(words) - 1):
         raise click.UsageError(f"--from names {len(sources)} formats for {len(words) - 1} operands")

@@ -111,7 +111,7 @@ def _quantizer(spelled: str, to: Any, shape: tuple[int, ...] | None, axis: int |
     from lowprec.verify.dumps.files import open_results
 
     words, (module, colon, name) = spelled.split(","), spelled.partition(":")
-    if spelled in PROFILES or spelled.endswith(".toml"):
+    if spelled in PROFILES or spelled.partition(":")[0].endswith(".toml"):
         return profile_named(spelled)
     if colon and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

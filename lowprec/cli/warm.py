@@ -60,11 +60,6 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
         raise click.UsageError(str(error)) from None
     where = directory()
     state, why = usable(where)
-    if state == "unusable":
-        raise click.UsageError(
-            f"compiled kernels cannot be kept in {str(where)!r}: {why}; set LOWPREC_CACHE_DIR to a folder "
-            f"that only you can change"
-        )
     began, before = time.perf_counter(), len(COMPILED)
     with progress() as watch:
         for done, call in enumerate(found):
@@ -75,6 +70,11 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
             except (TypeError, ValueError) as error:
                 raise click.UsageError(f"{call.words}: {error}") from None
     compiled = COMPILED[before:]
+    if compiled and state == "unusable":
+        raise click.UsageError(
+            f"compiled kernels cannot be kept in {str(where)!r}: {why}; set LOWPREC_CACHE_DIR to a folder "
+            f"that only you can change"
+        )
     if listed:
         _list(compiled)
     say(

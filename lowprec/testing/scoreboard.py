@@ -6,6 +6,7 @@ Only `Scoreboard.follow` needs a simulator: `pip install "lowprec[cocotb]"`.
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,8 @@ class Scoreboard:
         self._operands: list[tuple[Any, ...]] = []
         self._results: list[Any] = []
         self._flags: list[int] = []
-        self._scaled = self._biased = self._added = False
+        self._scaled = self._biased = False
+        self._added: bool | None = None  #: whether transactions have addends, once there is one
         self.undefined: list[int] = []  #: numbers of the transactions whose results had x or z
         self.unanswered = 0  #: operands that `follow` saw without a result
 
@@ -170,7 +172,7 @@ class Scoreboard:
         flags : int or value of a signal
             Where the scoreboard has flags.
         addend : float, or value of a signal, or int
-            Of "dot": a float, or a code in the output's format.
+            Of "dot", always or never: a float, or a code in the output's format.
         scale : int or value of a signal, or a pair
             Of "block": the code of the scale. Of "dot": those of x and y, floats or codes in binary32,
             by default 1; of an instruction that takes operands in blocks those of each block, floats or
@@ -189,22 +191,22 @@ class Scoreboard:
             given = tuple(self._operand(each, fmt) for each, fmt in zip(operands, self._formats, strict=True))
             if self.operation == "dot":
                 lanes = len(given[0])
-                self._added = self._added or addend is not None
+                if len(given[1]) != lanes:
+                    raise ValueError(f"x has {lanes} lanes, and y {len(given[1])}")
                 given = (*given, self._number(addend, self.target, 0.0), *self._scales(scale, bias, lanes))
         except ValueError as error:
             raise ValueError(f"operands of transaction {number}: {error}") from None
-        if self._operands and [np.shape(each) for each in given] != [
-            np.shape(each) for each in self._operands[0]
-        ]:
+        shapes = [[np.shape(each) for each in row] for row in (given, *self._operands[:1])]
+        if shapes[0] != shapes[-1]:
             raise ValueError(f"transaction {number} has vectors of another length than those before it")
         if self.blocks is not None and isinstance(result, int):
             raise ValueError(f"result of transaction {number}: {_NO_LANES.format(result)}")
-        lanes = _is_sequence(result) and self.blocks is not None
+        several = _is_sequence(result) and self.blocks is not None
+        if self.blocks is not None and not several and len(result) % self.target.width:
+            raise ValueError(f"result of transaction {number}: {_no_lanes(result, self.target)}")
         for name, each in {"result": result, "flags": flags, "scale": scale if self.blocks else None}.items():
-            if any(
-                isinstance(one, float | np.floating)
-                for one in (each if name == "result" and lanes else [each])
-            ):
+            every = each if name == "result" and several else [each]
+            if any(isinstance(one, float | np.floating) for one in every):
                 raise ValueError(f"{name} of transaction {number}: {each} is no code; give integers")
         try:
             answer: Any = int(result) if self.blocks is None else (int(scale), _lanes(result, self.target))
@@ -220,13 +222,14 @@ class Scoreboard:
                     f"result of transaction {number}: {code} is not between 0 and 2**64 - 1; give bits as an "
                     "unsigned number"
                 )
-        if self.blocks is not None:
-            _code(answer[0], self.blocks.scale)
         if self.blocks is not None and {len(given[0]), len(answer[1])} != {self.blocks.size}:
             raise ValueError(
                 f"transaction {number} has {len(given[0])} values and {len(answer[1])} elements; a block of "
                 f"{self.blocks.name!r} has {self.blocks.size}"
             )
+        if self.blocks is not None:
+            _code(answer[0], self.blocks.scale)
+        self._added = addend is not None
         self._operands.append(given)
         self._results.append(answer)
         self._flags.append(raised)
@@ -242,6 +245,9 @@ class Scoreboard:
                 raise ValueError(
                     f"{name}= is for 'dot'; the operands of {self.operation} come one after the other"
                 )
+        if self._added not in (None, joins["addend"] is not None):
+            has = f"transaction {len(self)} has {'no' if self._added else 'an'} addend"
+            raise ValueError(f"{has}; give one always, or never")
         if (scale is None) != (self.blocks is None) and self.operation != "dot":
             raise ValueError(
                 "a transaction of 'block' needs scale=, the code of the scale"
@@ -255,14 +261,14 @@ class Scoreboard:
 
     def _operand(self, given: Any, fmt: Format) -> Any:
         if self.operation not in ("dot", "block"):
-            return _code(_integer(given), fmt)
-        return tuple(_code(code, fmt) for code in _lanes(given, fmt))
+            return _code(given, fmt)
+        return tuple(_code(code, fmt) for code in (given if _is_sequence(given) else _lanes(given, fmt)))
 
     def _number(self, given: Any, fmt: Format, default: float) -> float:
         """Return a float, or the value of a code."""
         if given is None or isinstance(given, float | np.floating):
             return default if given is None else float(given)
-        code = np.array([_code(_integer(given), fmt)], code_dtype(fmt))
+        code = np.array([_code(given, fmt)], code_dtype(fmt))
         return float(np.asarray(decode(code, fmt, dtype=np.float64))[0])
 
     def _scales(self, scale: Any, bias: Any, lanes: int) -> tuple[Any, Any, float]:
@@ -274,8 +280,11 @@ class Scoreboard:
         joined = self._number(bias, catalog.BINARY32, -0.0)
         if self._own is not None:
             return self._of_blocks(x, "x", lanes), self._of_blocks(y, "y", lanes), joined
-        single = catalog.BINARY32
-        return self._number(x, single, 1.0), self._number(y, single, 1.0), joined
+        x, y = (self._number(each, catalog.BINARY32, 1.0) for each in (x, y))
+        for name, each in (("x", x), ("y", y)):
+            if not 0 < each < math.inf:
+                raise ValueError(f"the scale of {name} is {each!r}; scales are positive and finite")
+        return x, y, joined
 
     def _of_blocks(self, given: Any, name: str, lanes: int) -> tuple[float, ...]:
         """Return the scales of an operand's blocks."""
@@ -426,7 +435,7 @@ class Scoreboard:
                 if dot and scale is not None:
                     joined["scale"] = [each.value for each in scale]
                 waiting.append(([each.value for each in operands], joined))
-            self.unanswered = len(waiting)
+            self.unanswered = 0 if done is None else len(waiting)  # the last clock's have no next one
 
 
 def _known(formats: Sequence[Any]) -> list[Any]:
@@ -453,15 +462,17 @@ _NO_LANES = "{:#x} does not say how many lanes it has; give a sequence of codes,
 def _lanes(given: Any, fmt: Format) -> list[int]:
     """Return the codes of a vector; raise ValueError for x, z and a number without width."""
     if _is_sequence(given):
-        return [_integer(code) for code in given]
+        return [int(code) for code in given]
     if isinstance(given, int):
         raise ValueError(_NO_LANES.format(given))
     whole = int(given)
     if len(given) % fmt.width:
-        raise ValueError(
-            f"{len(given)} bits are no whole number of lanes of {fmt.name!r}, of {fmt.width} bits"
-        )
+        raise ValueError(_no_lanes(given, fmt))
     return [whole >> low & (1 << fmt.width) - 1 for low in range(0, len(given), fmt.width)]
+
+
+def _no_lanes(given: Any, fmt: Format) -> str:
+    return f"{len(given)} bits are no whole number of lanes of {fmt.name!r}, of {fmt.width} bits"
 
 
 def _is_sequence(given: Any) -> bool:
@@ -472,15 +483,11 @@ def _is_one(signal: Any) -> bool:
     return str(signal.value) == "1"
 
 
-def _integer(given: Any) -> int:
-    """Return a code, or the bits of a signal, as an integer."""
+def _code(given: Any, fmt: Format) -> int:
+    """Return a code, or the bits of a signal."""
     if isinstance(given, float | np.floating):
         raise ValueError(f"{given} is no code; give integers")
-    return int(given)
-
-
-def _code(code: int, fmt: Format) -> int:
-    if not 0 <= code < 1 << fmt.width:
+    if not 0 <= (code := int(given)) < 1 << fmt.width:
         raise ValueError(f"{code:#x} is no code of {fmt.name!r}")
     return code
 

@@ -708,10 +708,10 @@ def test_the_scale_of_max_clips_nothing_in_dynamic8():
 @pytest.mark.parametrize("fmt", ["binary32", "mxfp8_e4m3"])
 def test_integers_beyond_float64_are_refused_not_called_exact(fmt):
     values = np.array([2**62, 2**62 + 1, -(2**53) - 1])
-    with pytest.raises(ValueError, match=r"does not hold 4611686018427387905 and 1 more of the values"):
+    with pytest.raises(ValueError, match="does not hold 2 of the values, such as 4611686018427387905"):
         lp.error_report(values, fmt)
     assert lp.error_report(np.array([2**62, -(2**63), 3 << 60, 0]), fmt).size == 4  # which float64 holds
-    with pytest.raises(ValueError, match="does not hold 9007199254740993"):
+    with pytest.raises(ValueError, match="does not hold 1 of the values, such as 9007199254740993"):
         lp.sweep_formats(np.array([2**53 + 1]), elements=["binary32"])
 
 

@@ -85,7 +85,18 @@ def test_files_of_profiles_accumulations_and_block_formats_are_names(tmp_path, m
     assert "unknown" not in said("compare", question, "--accumulation", "a.toml", "--no-why")
     words = "compare", f"{CAPTURE}:cast_binary32_e4m3fn", "--no-why", "--profile"
     assert said(*words, "cast.toml") == said(*words, "cuda_satfinite")
-    words = "equal", "p.toml", "ocp", "--to", "mxfp4", "--profile", "p.toml", "--samples", "64", "--no-why"
+    words = (
+        "equal",
+        "p.toml:ours",
+        "ocp",
+        "--to",
+        "mxfp4",
+        "--profile",
+        "p.toml",
+        "--samples",
+        "64",
+        "--no-why",
+    )
     assert said(*words) == "ours and ocp give the same bits in mxfp4"
     lines = CliRunner().invoke(main, ["vectors", "block", "b.toml", "bfloat16", "--samples", "1"]).stdout
     Path("v.txt").write_text(lines)
@@ -97,6 +108,7 @@ def test_files_of_profiles_accumulations_and_block_formats_are_names(tmp_path, m
     [
         ("table e4m3fn --rounding toward_zero", "--rounding and --saturation are of --thresholds, and of sv"),
         ("compare x.npy c.npy --define exponent_bits=3,trailing_bits=4", "--define is the format of results"),
+        ("compare x.npy c.npy --subnormals keep", "--subnormals is of the format of results: name it, --to"),
         (
             "export c --accumulation hopper_wgmma_e4m3fn_binary32 --operands e5m2 e5m2",
             "accumulation 'hopper_wgmma_e4m3fn_binary32' takes operands in e4m3fn and e4m3fn",

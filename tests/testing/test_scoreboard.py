@@ -65,7 +65,7 @@ def test_vectors_are_lanes_from_the_lowest_bits(form):
             x, y = x.tolist(), y.tolist()
         board.add(x, y, result=result, addend=c)
     assert board.check().compared == 20
-    board.add([0x38] * 6, [0x38] * 6, result=0)
+    board.add([0x38] * 6, [0x38] * 6, result=0, addend=0)
     with pytest.raises(AssertionError, match="1 of 21 results differ"):
         board.check()
 
@@ -280,6 +280,31 @@ def test_a_pipeline_is_followed_clock_by_clock(monkeypatch):
     assert str(failed.value) == "1 operands have no result"
 
 
+def test_operands_of_the_last_clock_need_no_result(monkeypatch):
+    """Where results are those of the clock before."""
+    clock, x, result = (types.SimpleNamespace(value=Signal(0, width)) for width in (1, 16, 8))
+    rows = [(0x3C00, 0), (0x4000, 0x38), (0x4200, 0x40)]
+
+    class RisingEdge:
+        def __init__(self, signal):
+            assert signal is clock
+
+        def __await__(self):
+            if not rows:
+                raise asyncio.CancelledError
+            x.value, result.value = Signal(rows[0][0], 16), Signal(rows[0][1], 8)
+            rows.pop(0)
+            return iter(())
+
+    module = types.ModuleType("cocotb.triggers")
+    module.RisingEdge = RisingEdge
+    monkeypatch.setitem(sys.modules, "cocotb.triggers", module)
+    board = Scoreboard("convert", "binary16", "e4m3fn")
+    with pytest.raises(asyncio.CancelledError):
+        board.follow(clock, [x], result).send(None)
+    assert board.check().compared == 2
+
+
 def test_scales_and_a_bias_are_followed_beside_the_operands(monkeypatch):
     """Of a dot product: two signals, and one, of the clock at which its operands were valid."""
     clock, x, y, sx, sy, bias, result = (
@@ -473,6 +498,15 @@ def test_a_sum_without_an_addend_has_the_zero_of_such_a_sum(how, zero):
         assert board.report().agrees == (result == zero)
 
 
+def test_addends_are_given_always_or_never():
+    board = Scoreboard("dot", "e4m3fn", "e4m3fn", accumulation="fp32_fma")
+    with pytest.raises(ValueError, match="0x80000000000 is no code"):
+        board.add([56], [56], result=0x3F800000, addend=0x80000000000)
+    board.add([56], [56], result=0x3F800000)  # what was refused is not counted
+    with pytest.raises(ValueError, match=r"^transaction 1 has an addend; give one always, or never"):
+        board.add([56], [56], result=0x3F800000, addend=0.0)
+
+
 @pytest.mark.parametrize(
     ("formats", "options", "given", "message"),
     [
@@ -482,6 +516,18 @@ def test_a_sum_without_an_addend_has_the_zero_of_such_a_sum(how, zero):
             {"accumulation": "fp32_fma"},
             {"operands": ([56.7, 56], [56, 56]), "result": 0},
             "operands of transaction 0: 56.7 is no code; give integers",
+        ),
+        (
+            ("dot", "e4m3fn", "e4m3fn"),
+            {"accumulation": "fp32_fma"},
+            {"operands": ([56, 56], [56]), "result": 0},
+            "operands of transaction 0: x has 2 lanes, and y 1",
+        ),
+        (
+            ("dot", "e4m3fn", "e4m3fn"),
+            {"accumulation": "fp32_fma"},
+            {"operands": ([56], [56]), "result": 0, "scale": (1.0, -2.0)},
+            "operands of transaction 0: the scale of y is -2.0; scales are positive and finite",
         ),
         (
             ("block", "binary32", "mxfp4"),
@@ -500,6 +546,12 @@ def test_a_sum_without_an_addend_has_the_zero_of_such_a_sum(how, zero):
             {"accumulation": "fp32_fma"},
             {"operands": (Signal(0xF3838, 20), Signal(0x3838, 20)), "result": 0},
             "20 bits are no whole number of lanes of 'e4m3fn', of 8 bits",
+        ),
+        (
+            ("block", "binary32", "mxfp4"),
+            {},
+            {"operands": ([0x3F800000] * 32,), "result": Signal(0, 131), "scale": 125},
+            "result of transaction 0: 131 bits are no whole number of lanes of 'e2m1fn', of 4 bits",
         ),
     ],
 )

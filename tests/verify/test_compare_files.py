@@ -521,7 +521,7 @@ def test_arguments_that_do_not_fit_are_refused(files):
         ),
         (
             (x, cut, "--to", "e4m3fn", "--profile", "ocp_sat", "--saturation", "finite"),
-            "both say how to convert",
+            "all say how to convert",
         ),
         (("-", "convert", "binary32", "e4m3fn", "--to", "e4m3fn"), "--to is for files of arrays"),
     ):

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.block import encode as encode_blocks
-from lowprec.arrays.checks import as_array
+from lowprec.arrays.checks import as_array, values_operand
 from lowprec.arrays.dot import dot
 from lowprec.arrays.kinds import check_labels
+from lowprec.arrays.scale_search import measured
 from lowprec.arrays.statistics import error_report, scale_for
 from lowprec.plot.data.parts import Array, Doubles, Like
 from lowprec.spec import catalog
@@ -162,7 +163,7 @@ def error_by_binade(values: npt.ArrayLike, results: npt.ArrayLike) -> ErrorByBin
         Shapes differ.
     """
     check_labels(values, results)
-    given, found = (as_array(each).astype(np.float64) for each in (values, results))
+    given, found = (measured(values_operand(each).array).astype(np.float64) for each in (values, results))
     if given.shape != found.shape:
         raise ValueError(f"values have shape {given.shape}, and results {found.shape}; they must be equal")
     kept = np.isfinite(given) & np.isfinite(found) & (given != 0)
@@ -240,13 +241,17 @@ def accumulation_error(
     Raises
     ------
     ValueError
-        Shapes that are not those of rows, or a length that the rows do not have.
+        Shapes that are not those of rows, a length that the rows do not have, or factors that binary32 lacks.
 
     Notes
     -----
     The exact sum is `math.fsum` of products in float64, which hold them exactly: rounded once, to float64.
     """
     left, right = (np.asarray(as_array(each), np.float32) for each in (x, y))
+    for name, narrow, given in (("x", left, x), ("y", right, y)):
+        wide = as_array(given)
+        if ((narrow != wide) & (wide == wide)).any():
+            raise ValueError(f"{name} holds numbers that binary32 does not have; give values of float32")
     if left.ndim != 2 or left.shape != right.shape or not left.size:
         raise ValueError(f"x and y must have one shape (rows, K), not {left.shape} and {right.shape}")
     most = left.shape[1]

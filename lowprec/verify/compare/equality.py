@@ -252,8 +252,7 @@ def equal_quantizers(
     else:
         fmt = catalog.format(to)
         how = projection_of(fmt, rounding, saturation, projection, profile)
-    both = (in_modes_of_now(each) if callable(each) else each for each in (first, second))
-    pair = [_Quantizer(each, fmt, axis, nth) for each, nth in zip(both, ("first", "second"), strict=True)]
+    pair = [_Quantizer(each, fmt, axis, nth) for each, nth in ((first, "first"), (second, "second"))]
     names = [each.name for each in pair]
     if names[0] == names[1]:
         names = [f"{names[0]} (first)", f"{names[1]} (second)"]
@@ -284,7 +283,7 @@ class _Quantizer:
             options = {"axis": axis} if isinstance(fmt, BlockFormat) else {}
             self.call: Callable[[Array], Any] = lambda x: encode(x, fmt, profile=self.profile, **options)
         elif callable(given):
-            self.name, self.call = getattr(given, "__name__", type(given).__name__), given
+            self.name, self.call = getattr(given, "__name__", type(given).__name__), in_modes_of_now(given)
         elif self.recorded:
             self.call = lambda x: given
         else:
