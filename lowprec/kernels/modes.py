@@ -65,7 +65,7 @@ class usual_modes:
 
 
 def in_modes_of_now(function: F) -> F:
-    """Return a function that runs in the modes that this thread has now, whichever those are of its calls."""
+    """Return a function that runs in the modes that this thread has now, whatever its callers have."""
     if MODES is None:
         return function
     change = _exchange()
