@@ -69,7 +69,7 @@ class Parts(NamedTuple):
 
 
 def limited(words: Array, least: int, most: int) -> Array:
-    """Return words within limits; of few words sooner than `np.clip`."""
+    """Return words within limits; for few words this is faster than `np.clip`."""
     return np.asarray(np.minimum(np.maximum(words, least), most))
 
 

@@ -59,7 +59,7 @@ def _choose(formats: tuple[Format, ...], samples: int, seed: int) -> list[Array]
     if isinstance(source, Carrier) or source == catalog.BINARY32:
         chosen = words_of(conversions.inputs(target, carrier_dtype(source)))
         if not isinstance(source, Carrier) or source.exponent_bits:
-            # Negative numbers in falling order: what keeps the operand before may differ in one order alone.
+            # Negative numbers fall: a unit that keeps the operand before may be wrong in one order alone.
             chosen = np.concatenate([chosen[: chosen.size // 2], chosen[chosen.size // 2 :][::-1]])
         return [np.concatenate([chosen, words_of(conversions.sample(carrier_dtype(source), samples, seed))])]
     # Any other wide format: the codes on either side of what matters in float64, and its own borders.
