@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 #: Values that are added up before others join them.
 _PIECE = 1 << 18
 #: Values below which the squares of their errors may underflow in float64.
-_UNSEEN = 1e-140
+_UNSEEN = float.fromhex("0x1p-465")
 #: The least magnitude that float32 rounds to infinity.
 _INFINITE = float.fromhex("0x1.ffffffp127")
 
