@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -60,6 +60,15 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
         raise click.UsageError(str(error)) from None
     where = directory()
     state, why = usable(where)
+
+    def refuse() -> NoReturn:
+        raise click.UsageError(
+            f"compiled kernels cannot be kept in {str(where)!r}: {why}; set LOWPREC_CACHE_DIR to a folder "
+            f"that only you can change"
+        )
+
+    if state == "unusable" and where is not None and not where.is_dir():
+        refuse()
     began, before = time.perf_counter(), len(COMPILED)
     with progress() as watch:
         for done, call in enumerate(found):
@@ -70,11 +79,8 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
             except (TypeError, ValueError) as error:
                 raise click.UsageError(f"{call.words}: {error}") from None
     compiled = COMPILED[before:]
-    if compiled and state == "unusable":
-        raise click.UsageError(
-            f"compiled kernels cannot be kept in {str(where)!r}: {why}; set LOWPREC_CACHE_DIR to a folder "
-            f"that only you can change"
-        )
+    if compiled and state == "unusable":  # others that the folder has were loaded
+        refuse()
     if listed:
         _list(compiled)
     say(
