@@ -17,6 +17,7 @@ from lowprec.verify.identify import units
 from lowprec.verify.identify.identify import asked, ports_of
 from lowprec.verify.identify.ports import Ports, Prepared, joined
 from lowprec.verify.identify.probes import TOPICS, draw
+from lowprec.verify.identify.run import Run
 from lowprec.verify.identify.search import Answers, Search
 from lowprec.verify.identify.sum_order import orders_of, reveal, said as name_of
 from tests import identify_multipliers, identify_table
@@ -369,9 +370,12 @@ def test_nans_of_recorded_operands_keep_their_codes():
     """By hand: one times one, and a NaN that comes out as it went in."""
     ports = ports_of(("bfloat16", "bfloat16"), "binary32", 2, None, None)
     lines = ["3f80 3f80 3f80 3f80 40000000", "7fc1 3f80 3f80 3f80 7fc10000", "ffc2 3f80 3f80 3f80 ffc20000"]
-    assert list(asked(None, ports, rows=lines).lines()) == lines
+    rows, codes = units.parsed(lines, ports, "row")
+    assert list(units.lines_of(rows, ports, codes)) == lines
     other = ["3f80 3f80 3f80 3f80 40000000", "7fc0 3f80 3f80 3f80 7fc00000", "7fc0 3f80 3f80 3f80 ffc00000"]
-    assert not asked(None, ports, rows=other, any_nan=True).stopped
+    run = Run(None, ports, budget=0, seed=0, watch=None, any_nan=True)
+    run.take(other)
+    assert len(run.answers) == 2
     with pytest.raises(units.UnitError, match=r"^rows 2 and 3 have the same operands but the results 0x7fc"):
         asked(None, ports, rows=other)
 
