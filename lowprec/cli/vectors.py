@@ -147,7 +147,7 @@ def vectors(
     deliver(content, output, of=(*formats, asked["profile"] or ""))
 
 
-#: A projection's options, with their defaults.
+#: Options of a projection, which say nothing if they are not given.
 _PLAIN = {"rounding": None, "saturation": None, "subnormals": None}
 #: Options, with their defaults, that a command line repeats in the headers of files; the last ones if given.
 _REPEATED = ("rounding", "saturation", "samples", "seed")

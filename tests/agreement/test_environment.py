@@ -397,11 +397,12 @@ TINY = Format(name="tiny", exponent_bits=4, trailing_bits=2, bias=1060)  # its v
 
 @pytest.mark.parametrize("flags", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UP], ids=["flushing", "up"])
 def test_units_and_quantisers_are_asked_the_same(flags):
-    """Subnormal addends stay what they are, and matrices are the same."""
-    seen = []
+    """Subnormal addends stay what they are, and matrices are the same; a unit keeps the caller's modes."""
+    seen, modes = [], set()
 
     def unit(a, b, c):
         seen.append(c.tobytes())
+        modes.add(float(np.full(64, 0x00800000, np.uint32).view(np.float32)[0] * np.float32(0.5)) == 0)
         return lp.dot(a, b, "fp32_fma", addend=c)
 
     def found():
@@ -411,9 +412,11 @@ def test_units_and_quantisers_are_asked_the_same(flags):
         return identified.names, identified.asked, str(equal), [*seen]
 
     expected = found()
+    assert (expected[0], modes) == (("fp32_fma",), {False})
+    modes.clear()
     with environment(flags):
         assert found() == expected
-    assert expected[0] == ("fp32_fma",)
+    assert modes == {flags != UP}  # whether it flushes
 
 
 def test_a_converted_checkpoint_has_the_same_bytes(tmp_path):

@@ -398,13 +398,17 @@ def test_mxfp4_becomes_nvfp4_without_loss(tmp_path, family):
     assert np.array_equal(values_of(both[0]), values_of(both[1]))
 
 
+@pytest.mark.parametrize("largest", [1e-170, 1.0])
 @pytest.mark.parametrize("to", ["mxfp4", "nvfp4"])
-def test_blocks_that_became_zero_are_not_exact(tmp_path, to):
-    """Squares of such errors are zero in float64."""
-    lp.save(tmp_path / "m.safetensors", {"a.weight": np.full((64, 64), 1e-170)})
+def test_blocks_whose_values_became_zero_are_not_exact(tmp_path, to, largest):
+    """Squares of such errors are zero in float64, beside large values too."""
+    weight = np.full((64, 64), 1e-170)
+    weight[:, ::16] = largest
+    lp.save(tmp_path / "m.safetensors", {"a.weight": weight})
     made = open_checkpoint(tmp_path / "m.safetensors")
     reports, _ = quantize_checkpoint(made, tmp_path / "q.safetensors", target("compressed-tensors", to))
-    assert (reports["a.weight"]["flushed"], reports["a.weight"]["exact_blocks"]) == (1.0, 0)
+    flushed = 1.0 if largest < 1 else 15 / 16
+    assert (reports["a.weight"]["flushed"], reports["a.weight"]["exact_blocks"]) == (flushed, 0)
 
 
 def test_blocks_too_far_below_the_largest_are_counted(tmp_path):

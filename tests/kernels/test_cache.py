@@ -23,6 +23,7 @@ import pytest
 from llvmlite.binding import get_host_cpu_name
 
 import lowprec as lp
+from lowprec import files
 from lowprec.kernels import cache
 from lowprec.kernels.jit import jit
 from lowprec.kernels.lower.vector import shapes, specialized
@@ -50,6 +51,7 @@ CONVERT = """
 import json, sys
 import numpy as np
 import lowprec as lp
+from lowprec import files
 from lowprec.kernels import engine
 from lowprec.kernels.engine import MANY, lower
 from lowprec.kernels.request import CONVERT, Elementwise
@@ -518,6 +520,13 @@ def _plant(place, mark):
 
 
 @posix
+@pytest.mark.parametrize(("folder", "file"), [(0o700, 0o600), (0o750, 0o640), (0o755, 0o644)])
+def test_a_kernel_may_be_read_by_those_who_may_read_its_folder(tmp_path, folder, file):
+    tmp_path.chmod(folder)
+    files.keep(tmp_path / "kernel", b"code")
+    assert stat.S_IMODE((tmp_path / "kernel").stat().st_mode) == file
+
+
 def test_what_is_made_is_for_this_user_alone(package, tmp_path):
     """Folders and files, whatever the umask."""
     place = tmp_path / "a" / "b" / "kernels"

@@ -123,6 +123,13 @@ def test_block_errors_leave_out_what_is_not_finite():
     assert np.isnan(errors[0, 1])
 
 
+def test_numbers_whose_errors_would_be_lost_are_refused():
+    with pytest.raises(ValueError, match="does not hold 1 of the values, such as 4611686018427387905"):
+        data.error_by_binade(np.array([2**62 + 1]), np.array([2**62]))
+    with pytest.raises(ValueError, match="x holds numbers that binary32 does not have"):
+        data.accumulation_error([[1 + 2.0**-40]], [[1.0]], ["exact"])
+
+
 def test_accumulation_errors_are_those_of_dot():
     x, y = (np.asarray(lp.quantize(VALUES, "e4m3fn")), np.asarray(lp.quantize(VALUES[::-1], "e4m3fn")))
     names = ["exact", "hopper_wgmma_e4m3fn_binary32"]

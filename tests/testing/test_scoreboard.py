@@ -239,6 +239,26 @@ def test_the_report_is_written(tmp_path):
     assert 'failures="1"' in (tmp_path / "report.xml").read_text()
 
 
+def simulate(monkeypatch, clock, signals, rows):
+    """Let each clock give signals the values of a row; behind the last the simulation ends."""
+    left = iter(rows)
+
+    class RisingEdge:
+        def __init__(self, signal):
+            assert signal is clock
+
+        def __await__(self):
+            if (row := next(left, None)) is None:
+                raise asyncio.CancelledError
+            for signal, bits in zip(signals, row, strict=True):
+                signal.value = Signal(bits, signal.value.width)
+            return iter(())
+
+    module = types.ModuleType("cocotb.triggers")
+    module.RisingEdge = RisingEdge
+    monkeypatch.setitem(sys.modules, "cocotb.triggers", module)
+
+
 def test_a_pipeline_is_followed_clock_by_clock(monkeypatch):
     """Results come two clocks after their operands, and not at every clock."""
     clock, x, result, given, done = (
@@ -252,21 +272,7 @@ def test_a_pipeline_is_followed_clock_by_clock(monkeypatch):
         (0, None, 1, 0x40),
     ]
 
-    class RisingEdge:
-        def __init__(self, signal):
-            assert signal is clock
-
-        def __await__(self):
-            if not rows:
-                raise asyncio.CancelledError
-            given.value, x.value = Signal(rows[0][0], 1), Signal(rows[0][1], 16)
-            done.value, result.value = Signal(rows[0][2], 1), Signal(rows[0][3], 8)
-            rows.pop(0)
-            return iter(())
-
-    module = types.ModuleType("cocotb.triggers")
-    module.RisingEdge = RisingEdge
-    monkeypatch.setitem(sys.modules, "cocotb.triggers", module)
+    simulate(monkeypatch, clock, (given, x, done, result), rows)
     board = Scoreboard("convert", "binary16", "e4m3fn")
 
     async def simulation():
@@ -285,20 +291,7 @@ def test_operands_of_the_last_clock_need_no_result(monkeypatch):
     clock, x, result = (types.SimpleNamespace(value=Signal(0, width)) for width in (1, 16, 8))
     rows = [(0x3C00, 0), (0x4000, 0x38), (0x4200, 0x40)]
 
-    class RisingEdge:
-        def __init__(self, signal):
-            assert signal is clock
-
-        def __await__(self):
-            if not rows:
-                raise asyncio.CancelledError
-            x.value, result.value = Signal(rows[0][0], 16), Signal(rows[0][1], 8)
-            rows.pop(0)
-            return iter(())
-
-    module = types.ModuleType("cocotb.triggers")
-    module.RisingEdge = RisingEdge
-    monkeypatch.setitem(sys.modules, "cocotb.triggers", module)
+    simulate(monkeypatch, clock, (x, result), rows)
     board = Scoreboard("convert", "binary16", "e4m3fn")
     with pytest.raises(asyncio.CancelledError):
         board.follow(clock, [x], result).send(None)
@@ -314,22 +307,7 @@ def test_scales_and_a_bias_are_followed_beside_the_operands(monkeypatch):
     second = (0x3840, one, 0x40000000, one, 0x40000000)
     rows = [(0x3838, one, one, 0, 0), second, (0, one, one, 0, 0x41300000)]
 
-    class RisingEdge:
-        def __init__(self, signal):
-            assert signal is clock
-
-        def __await__(self):
-            if not rows:
-                raise asyncio.CancelledError
-            code, *scales, joins, got = rows.pop(0)
-            x.value = y.value = Signal(code, 16)
-            (sx.value, sy.value), bias.value = (Signal(each, 32) for each in scales), Signal(joins, 32)
-            result.value = Signal(got, 32)
-            return iter(())
-
-    module = types.ModuleType("cocotb.triggers")
-    module.RisingEdge = RisingEdge
-    monkeypatch.setitem(sys.modules, "cocotb.triggers", module)
+    simulate(monkeypatch, clock, (x, y, sx, sy, bias, result), [(row[0], *row) for row in rows])
     board = Scoreboard("dot", "e4m3fn", "e4m3fn", accumulation="fp32_fma")
     with pytest.raises(asyncio.CancelledError):
         board.follow(clock, [x, y], result, scale=(sx, sy), bias=bias).send(None)

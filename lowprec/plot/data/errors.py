@@ -160,7 +160,7 @@ def error_by_binade(values: npt.ArrayLike, results: npt.ArrayLike) -> ErrorByBin
     Raises
     ------
     ValueError
-        Shapes differ.
+        Shapes differ; integers that float64 does not hold.
     """
     check_labels(values, results)
     given, found = (measured(values_operand(each).array).astype(np.float64) for each in (values, results))

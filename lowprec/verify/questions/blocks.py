@@ -50,6 +50,7 @@ from lowprec.verify.questions.dot_operands import holding
 from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.question import Array, Batch, Budget, Change, Changes, Question, count_columns
 from lowprec.verify.questions.result_edits import of_scale_codes, parts_moved
+from lowprec.verify.questions.scales import SIZES
 
 __all__ = ["BlockQuestion"]
 
@@ -57,9 +58,6 @@ __all__ = ["BlockQuestion"]
 _PIECE = 1 << 19
 #: Situations of mismatches: two if scales were given; of codes without scales; of values.
 _UNDER = ("elements under the right scale", "elements of another scale", "elements", "values")
-
-#: Sizes of blocks that stacks use.
-_SIZES = (8, 16, 32, 64, 128)
 
 
 class BlockQuestion(Question):
@@ -122,7 +120,7 @@ class BlockQuestion(Question):
 
     def _unroll(self) -> None:
         """Reshape one long row to rows of whole blocks, so that it is read in pieces."""
-        unit = math.lcm(max(_SIZES), *self.format.sizes)
+        unit = math.lcm(max(SIZES), *self.format.sizes)
         if (
             len(self.axes) != 1
             or self.size != self.shape[self.axes[0]]
@@ -182,7 +180,7 @@ class BlockQuestion(Question):
     def _step(self) -> int:
         """Rows of the first axis in a piece: whole blocks of every size, if blocks lie along it."""
         width = max(math.prod(self.shape[1:]), 1)
-        unit = math.lcm(max(_SIZES), *self.format.sizes) if 0 in self.axes else 1
+        unit = math.lcm(max(SIZES), *self.format.sizes) if 0 in self.axes else 1
         return max(_PIECE // width // unit, 1) * unit
 
     def bounds(self) -> Iterator[tuple[int, ...]]:
@@ -310,7 +308,7 @@ class BlockQuestion(Question):
         yield from (*block_causes.scales(fmt), *maxima(fmt))
         yield from block_causes.elements(fmt)
         if len(self.axes) == 1:
-            for size in _SIZES:
+            for size in SIZES:
                 if size != fmt.size and self.scales is None:
                     yield Change("size", size, f"blocks of {size}, not {fmt.size}")
             for shift in range(1, min(fmt.sizes[0], self.shape[self.axes[0]])) if self.scales is None else ():

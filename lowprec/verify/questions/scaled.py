@@ -18,12 +18,16 @@ from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import causes
 from lowprec.verify.questions.elements import ElementQuestion
 from lowprec.verify.questions.question import Array, Change
-from lowprec.verify.questions.scales import Spread, factor_between, scale_values, shown_factor, spread_places
+from lowprec.verify.questions.scales import (
+    SIZES,
+    Spread,
+    factor_between,
+    scale_values,
+    shown_factor,
+    spread_places,
+)
 
 __all__ = ["ScaledQuestion", "Scaling"]
-
-#: Sizes of blocks that stacks use, whose last block may be shorter.
-_BLOCKS = (16, 32, 64, 128)
 
 OnCodes = tuple[str, list[Array], tuple[Format, ...]]
 
@@ -110,7 +114,7 @@ class ScaledQuestion(ElementQuestion):
                 continue
             along = functools.partial(_along, scale=other)
             yield Change("operation", _scaled("divide", along), f"scales along axis {axis}", 2)
-        for block in _BLOCKS if self.given.ndim > 1 else ():
+        for block in SIZES if self.given.ndim > 1 else ():
             spread, sizes = sizes_of("scale", self.given, shape, None, block)
             if list(sizes) != self.sizes:
                 along = functools.partial(_along, scale=Spread("scale", spread, sizes, shape))

@@ -16,11 +16,22 @@ from lowprec.verify.codes.display import number
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.dumps.files import Dump
 
-__all__ = ["POWERS", "Spread", "factor_between", "float_grid", "is_listed", "scale_values", "shown_factor"]
+__all__ = [
+    "POWERS",
+    "SIZES",
+    "Spread",
+    "factor_between",
+    "float_grid",
+    "is_listed",
+    "scale_values",
+    "shown_factor",
+]
 __all__ += ["spread_places", "times"]
 
 Array = npt.NDArray[Any]
 
+#: Sizes of blocks that stacks use.
+SIZES = (8, 16, 32, 64, 128)
 #: Powers of two that every diagnosis of a conversion tries as factors.
 POWERS = (-1, 1, -2, 2, -3, 3, -4, 4, -7, 7, -8, 8)
 #: Results that a factor is looked for in, and the share and the number of them that it must give.
