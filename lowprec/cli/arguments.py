@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from lowprec import files
 from lowprec.cli.terminal import say
@@ -75,6 +76,18 @@ def one_of(**said: bool) -> str | None:
     return given[0] if given else None
 
 
+def refuse(why: str, *names: str) -> None:
+    """Refuse parameters of these names that the command line has, whatever their value; `why` goes on."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if given and parameter.name in names:
+            spelled = (
+                parameter.opts[-1] if isinstance(parameter, click.Option) else parameter.human_readable_name
+            )
+            raise click.UsageError(f"{spelled.strip('[]')} {why}; leave it out")
+
+
 def nothing_compared(why: str) -> NoReturn:
     """Say why nothing was compared, and exit."""
     say(f"nothing was compared: {why}", err=True)
@@ -88,23 +101,13 @@ def reason(error: Exception) -> str:
     return error.strerror + ("" if error.filename is None else f": {error.filename!r}")
 
 
-def format_named(
-    name: str, define: str | None = None, *, operand: bool = False, operation: bool = False
-) -> Format:
+def format_named(name: str, *, operand: bool = False) -> Format:
     """Return a format by name, by file, or the one that --define defines."""
     from lowprec.cli import definitions
     from lowprec.spec.catalog import format as format_of
 
     with usage_errors():
-        if define is not None:
-            defined = definitions.from_text(define)
-            if name == defined.name:
-                return defined
-            if not operation:
-                raise ValueError(
-                    f"--define defines {defined.name!r}, but {name!r} is asked for; leave one of them out"
-                )
-        found: Any = in_file(name, "format")
+        found: Any = definitions.named(name) or in_file(name, "format")
         if found is not None:
             return cast("Format", found)
         if operand:
@@ -114,7 +117,7 @@ def format_named(
         return format_of(name)
 
 
-def target_named(name: str, define: str | None = None) -> Format | BlockFormat:
+def target_named(name: str) -> Format | BlockFormat:
     """Return a format or block format by name or by file, or the format that --define defines."""
     from lowprec.spec.catalog import block_format, is_block
 
@@ -122,7 +125,7 @@ def target_named(name: str, define: str | None = None) -> Format | BlockFormat:
         found: Any = in_file(name, "format", "block format")
         if found is None and is_block(name):
             return block_format(name)
-    return found or format_named(name, define)
+    return found or format_named(name)
 
 
 def in_file(name: str, *kinds: str) -> Specification | None:
@@ -240,22 +243,26 @@ def _hints(name: str) -> Iterator[str]:
     yield "All names: `lowprec formats`, `lowprec accumulations`, `lowprec profiles`, `lowprec list calls`."
 
 
-def one_format(name: str | None, define: str | None) -> Format:
+def one_format(name: str | None) -> Format:
     """Return the format that is named, or the one that --define defines."""
     from lowprec.cli import definitions
 
-    if name is not None:
-        return format_named(name, define)
-    if define is None:
-        raise click.UsageError(
-            "name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=..."
-        )
-    with usage_errors():
-        return definitions.from_text(define)
+    if name is None:
+        definition = definitions.given()
+        if definition is None:
+            raise click.UsageError(
+                "name a FORMAT, or define one with --define exponent_bits=...,trailing_bits=..."
+            )
+        definition.named = True
+        return definition.fmt
+    fmt = format_named(name)
+    definitions.check_named()
+    return fmt
 
 
-def operation_formats(operation: str, names: tuple[str, ...], define: str | None) -> tuple[Format, ...]:
+def operation_formats(operation: str, names: tuple[str, ...]) -> tuple[Format, ...]:
     """Return the formats of an operation's operands and of its result."""
+    from lowprec.cli import definitions
     from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
     check_known("operation", [operation], OPERATIONS)
@@ -266,14 +273,8 @@ def operation_formats(operation: str, names: tuple[str, ...], define: str | None
             f"{operation} takes {wanted} formats, of each operand and of the result, not {len(names)} "
             f"({' '.join(names)}); for instance {operation} {example}"
         )
-    chosen = tuple(
-        format_named(name, define, operand=place < wanted - 1, operation=True)
-        for place, name in enumerate(names)
-    )
-    if define is not None and one_format(None, define).name not in names:
-        raise click.UsageError(
-            f"--define defines {one_format(None, define).name!r}, which is not among the formats"
-        )
+    chosen = tuple(format_named(name, operand=place < wanted - 1) for place, name in enumerate(names))
+    definitions.check_named()
     with usage_errors():
         check_operands(operation, chosen)
     return chosen

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver, product_named, profile_named, usage_errors
+from lowprec.cli.arguments import (
+    AGREE,
+    DIFFER,
+    NOTHING,
+    deliver,
+    product_named,
+    profile_named,
+    refuse,
+    usage_errors,
+)
 from lowprec.cli.options import count, flag, output_option, seed_option, several
 
 if TYPE_CHECKING:
@@ -18,8 +27,6 @@ if TYPE_CHECKING:
 
 #: What the comparison of one question takes instead of what the capture expects.
 _INSTEAD = ("accumulation", "profile", "rounding", "saturation", "ulps")
-#: Options of `lowprec compare` whose default is not None.
-_DEFAULTS = {"operation": "convert"}
 
 
 @click.command(short_help="Write a script that asks a GPU or CPU, for compare and identify.")
@@ -52,6 +59,8 @@ def capture(listed: bool, names: tuple[str, ...], seed: int, count: int, output:
     """  # noqa: D301
     from lowprec.verify.capture.calls import chosen, written
 
+    if listed:
+        refuse("is of the script, which --list does not write", "seed", "count", "output")
     with usage_errors():
         questions = chosen(names)
     if not listed:
@@ -70,22 +79,15 @@ def compare_question(spelled: str, asked: dict[str, Any], **options: Any) -> Com
     """Return the report of FILE.npz:NAME."""
     from lowprec.verify.capture.reading import read_question
 
-    _refuse(asked, _INSTEAD)
+    _refuse_others(asked)
     given = {name: asked[name] for name in _INSTEAD if asked[name] is not None}
     for name, of in (("accumulation", product_named), ("profile", profile_named)):
         given |= {name: of(given[name])} if name in given else {}
     return read_question(spelled).compare(**given, **options)
 
 
-def _refuse(asked: dict[str, Any], but: tuple[str, ...] = ()) -> None:
-    for name, value in asked.items():
-        if name not in but and value != _DEFAULTS.get(name):
-            spelled = {"sources": "from"}.get(name, name).replace("_", "-")
-            if name in _INSTEAD:
-                raise click.UsageError(f"--{spelled} is for one question of a capture: FILE.npz:NAME")
-            raise click.UsageError(
-                f"--{spelled} is for other files; a capture says what it holds: leave it out"
-            )
+def _refuse_others(asked: dict[str, Any]) -> None:
+    refuse("is for other files, and a capture says what it holds", *(set(asked) - set(_INSTEAD)))
 
 
 def compare_capture(
@@ -104,7 +106,8 @@ def compare_capture(
     """
     from lowprec.verify.capture.reading import read_capture
 
-    _refuse(asked)
+    _refuse_others(asked)
+    refuse("is for one question of a capture, FILE.npz:NAME", *_INSTEAD)
     held = read_capture(path)
     reports: dict[str, Comparison | str] = {}
     for name, question in held.questions.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lowprec.cli import completing
-from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, one_format, target_named
+from lowprec.cli.arguments import AGREE, DIFFER, NOTHING, deliver_json, one_format, refuse, target_named
 from lowprec.cli.options import count, define_option, flag, json_option, seed_option
 from lowprec.cli.terminal import say
 
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 @seed_option("the random numbers")
 @json_option(" (schema lowprec.check/1)")
 @flag("--laws", "as_list", help="List all laws and where they hold, and check nothing.")
-def check_format(
-    fmt: str | None, define: str | None, samples: int, seed: int, as_json: bool, as_list: bool
-) -> None:
+def check_format(fmt: str | None, samples: int, seed: int, as_json: bool, as_list: bool) -> None:
     """Check every law on a format: what its codes stand for, how it rounds, its arithmetic, order and blocks.
 
     FORMAT is a name, a P3109 name such as binary8p3se, a block format, or a .toml file that defines one of
@@ -38,16 +36,21 @@ def check_format(
     parameters alone say. Exit codes: 0 all laws hold, 1 one does not, 2 bad input or usage, 3 nothing was
     tried.
     """
+    from lowprec.cli import definitions
     from lowprec.cli.terminal import progress
     from lowprec.spec.block import BlockFormat
     from lowprec.testing import checks
     from lowprec.testing.law import LAWS
 
     if as_list:
+        refuse(
+            "says nothing about --laws, which lists all laws", "fmt", "define", "samples", "seed", "as_json"
+        )
         for law in LAWS.values():
             say(f"{law.name}  [{law.topic}: {law.domain}]\n    {law.statement}")
         return
-    target = target_named(fmt, define) if fmt is not None else one_format(fmt, define)
+    target = one_format(None) if fmt is None else target_named(fmt)
+    definitions.check_named()
     with progress() as watch:
         if isinstance(target, BlockFormat):
             report = checks.report_of_blocks(target, samples=samples, seed=seed, watch=watch)

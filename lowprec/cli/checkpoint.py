@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, deliver_json, nothing_compared, usage_errors
+from lowprec.cli.arguments import AGREE, DIFFER, deliver_json, nothing_compared, refuse, usage_errors
 from lowprec.cli.options import NEW, PLACE, flag, json_option, named, scheduler_option, seed_option, several
 from lowprec.cli.terminal import say
 from lowprec.spec.naming import plain
@@ -236,6 +236,8 @@ def _write(
 
     with usage_errors(), progress() as watch:
         wanted = target(scheme, to, **options)
+        if not wanted.rounding.bits:
+            refuse(f"is of stochastic roundings, and this is {wanted.rounding}", "seed")
         reports, kept = run(_open(path), output, wanted, include=include, exclude=exclude, watch=watch)
     if as_json:
         whole = {"schema": "lowprec.checkpoint.quantize/1", "weights": reports, "kept": kept}

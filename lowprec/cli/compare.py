@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli import completing
+from lowprec.cli import completing, definitions
 from lowprec.cli.arguments import (
     AGREE,
     DIFFER,
@@ -23,6 +23,7 @@ from lowprec.cli.arguments import (
     product_named,
     profile_named,
     project,
+    refuse,
     size_of,
     target_named,
     usage_errors,
@@ -75,9 +76,7 @@ _SHOWN, _REPORTED = 5, 20
 @named(
     "--operation",
     of=completing.operations,
-    default="convert",
-    show_default=True,
-    help="Operation that gave the results: one of those listed below, dot or matmul.",
+    help="Operation that gave the results: one of those listed below, dot or matmul. Default: convert.",
 )
 @named(
     "--accumulation",
@@ -227,6 +226,8 @@ def compare(
     if html and junit and html.resolve() == junit.resolve():
         raise click.UsageError(f"--html and --junit both name {str(html)!r}; give each a file of its own")
     captured = len(words) == 1 and is_capture(words[0])
+    if captured:
+        definitions.check_named()
     if captured and scheduler is not None:
         raise click.UsageError("--scheduler is for files of arrays, which workers can read too")
     options: dict[str, Any] = {
@@ -280,12 +281,10 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     from lowprec.verify.compare.lines import NoLines, compare_lines
 
     path, operation, *names = words
-    _refuse(
-        asked,
-        (
-            *("to", "sources", "accumulation", "addend", "bias", "output_scale", "block", "scales", "axis"),
-            *("tensor_scale", "scale", "random"),
-        ),
+    refuse(
+        "is for files of arrays, and lines name the operation, and their formats behind it",
+        *("to", "sources", "operation", "accumulation", "addend", "bias", "output_scale", "block", "scales"),
+        *("axis", "tensor_scale", "scale", "random"),
     )
     if asked["flags"]:
         raise click.UsageError(
@@ -297,9 +296,9 @@ def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
             return _unit_lines(path, operation, names, asked, **options)
         except NoLines as error:
             nothing_compared(str(error))
-    _refuse(asked, ("rule",))
+    refuse(f"says nothing about lines of {operation}", "rule", "size", "length")
     operation = "convert" if operation == "cast" else operation
-    formats = operation_formats(operation, tuple(names), asked["define"])
+    formats = operation_formats(operation, tuple(names))
     if asked["profile"] is not None:
         projection = profile_named(asked["profile"]).projection(formats[-1])
         _refuse_beside_profile(asked)
@@ -344,7 +343,8 @@ def _unit_lines(
                 f"and no more"
             )
         how = accumulation_named(names[0])
-        pair = [format_named(name, asked["define"], operation=True) for name in names[1:]]
+        pair = [*map(format_named, names[1:])]
+        definitions.check_named()
         with _opened(path) as lines:
             given = (pair[0], pair[1]) if pair else None
             options |= {
@@ -355,13 +355,15 @@ def _unit_lines(
             return compare_dot_lines(lines, how, given, **options)
     if len(names) != 2:
         raise click.UsageError("lines of block take FORMAT BLOCK_FORMAT, or them the other way round")
-    first = target_named(names[0], asked["define"])
+    first = target_named(names[0])
     if isinstance(first, BlockFormat):
-        _refuse(asked, ("rule", "profile", *_RULES))
-        target = format_named(names[1], asked["define"])
+        refuse("says nothing about decoding blocks", "rule", "profile", *_RULES)
+        target = format_named(names[1])
+        definitions.check_named()
         with _opened(path) as lines:
             return compare_decoder_lines(lines, first, target, **options)
     fmt = blocks_asked(block_named(names[1]), asked)
+    definitions.check_named()
     with _opened(path) as lines:
         return compare_block_lines(lines, first, fmt, **options)
 
@@ -389,6 +391,8 @@ def _scale(spelled: str | None, operation: str) -> Any:
     if spelled is None:
         return None
     read = [_number(part) for part in (spelled.split(",") if operation in DOTS else [spelled])]
+    if len(read) > 2:
+        raise click.UsageError(f"--scale takes one factor, or two for x and y, not {len(read)}")
     return read[0] if len(read) == 1 else tuple(read)
 
 
@@ -400,27 +404,16 @@ def _number(spelled: str | None) -> Any:
         return spelled
 
 
-def _refuse(asked: dict[str, Any], names: tuple[str, ...]) -> None:
-    for name in names:
-        if asked[name] is not None:
-            spelled = {"sources": "from"}.get(name, name).replace("_", "-")
-            raise click.UsageError(
-                f"--{spelled} is for files of arrays; lines name their formats behind the operation"
-            )
-
-
 def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
     from lowprec.spec.block import BlockFormat
     from lowprec.verify.compare.compare import compare as compare_arrays
 
-    _refuse(asked, ("size", "length"))
+    refuse("is of lines, which a program printed, and files have shapes", "size", "length")
     if len(words) < 2:
         raise click.UsageError(
             "give the INPUT and the OUTPUT: two files, or more for an operation; or one capture, a .npz file"
         )
-    if asked["define"] is not None and asked["to"] is None:
-        raise click.UsageError("--define is the format of results: give --to private too, or leave it out")
-    target: Any = None if asked["to"] is None else target_named(asked["to"], asked["define"])
+    target: Any = None if asked["to"] is None else target_named(asked["to"])
     if asked["subnormals"] is not None and target is None:
         raise click.UsageError("--subnormals is of the format of results: name it, --to")
     sources = None if asked["sources"] is None else asked["sources"].split(",")
@@ -430,6 +423,8 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         None if sources is None else format_named(sources[min(i, len(sources) - 1)], operand=True)
         for i in range(len(words) - 1)
     ]
+    definitions.check_named()
+    operation = asked["operation"] or "convert"
     how = {name: asked[name] for name in ("rounding", "saturation", "rule") if asked[name] is not None}
     if asked["profile"] is not None:
         _refuse_beside_profile(asked)
@@ -441,10 +436,10 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
     elif asked["subnormals"] is not None:
         how = {**how, "projection": projection, "rounding": None, "saturation": None}
     return compare_arrays(
-        words[:-1] if asked["operation"] != "convert" else _only(words[:-1]),
+        words[:-1] if operation != "convert" else _only(words[:-1]),
         words[-1],
         target,
-        operation=asked["operation"],
+        operation=operation,
         source=known if sources is not None else None,
         accumulation=None if asked["accumulation"] is None else product_named(asked["accumulation"]),
         addend=asked["addend"],
@@ -454,7 +449,7 @@ def _files(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Com
         scales=asked["scales"],
         axis=asked["axis"],
         tensor_scale=asked["tensor_scale"],
-        scale=_scale(asked["scale"], asked["operation"]),
+        scale=_scale(asked["scale"], operation),
         flags=_flags(asked["flags"]),
         random=asked["random"],
         ulps=_ulps(asked["ulps"]),

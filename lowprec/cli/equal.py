@@ -17,6 +17,7 @@ from lowprec.cli.arguments import (
     NOTHING,
     deliver_json,
     profile_named,
+    refuse,
     target_named,
     usage_errors,
 )
@@ -80,6 +81,10 @@ def equal(
     from lowprec.verify.compare.equality import equal_quantizers
     from lowprec.verify.dumps.files import open_dump
 
+    if operands is not None:
+        refuse("is of matrices that are made, and --input is what is quantised", "source", "samples", "seed")
+    if no_why:
+        refuse("is of the definition, which --no-why leaves out", "rule", "profile")
     try:
         with usage_errors((ValueError, TypeError, OSError, ImportError)):
             target, given = target_named(to), None if operands is None else np.asarray(open_dump(operands))

@@ -29,9 +29,7 @@ _WIDTH = 100
 @flag("--code", "as_code", help="Take VALUE as a code of --from, in hexadecimal.")
 @define_option
 @json_option()
-def explain(
-    value: str, fmt: str | None, source: str | None, as_code: bool, define: str | None, as_json: bool
-) -> None:
+def explain(value: str, fmt: str | None, source: str | None, as_code: bool, as_json: bool) -> None:
     """Say what each profile of software and hardware makes of one value, and why.
 
     \b
@@ -48,8 +46,8 @@ def explain(
     from lowprec.spec.projection import Projection
     from lowprec.verify import explanation
 
-    target = one_format(fmt, define)
     start = None if source is None else format_named(source, operand=True)
+    target = one_format(fmt)
     if as_code and start is None:
         raise click.UsageError("--code needs --from FORMAT, whose code VALUE is")
     code = None

@@ -162,7 +162,7 @@ def _of_operation(
     if not names:
         raise click.UsageError("an operation needs its --format; for instance --format e4m3fn")
     every = names * (OPERANDS.get(operation, 1) + 1) if len(names) == 1 else names
-    *sources, target = operation_formats(operation, every, None)
+    *sources, target = operation_formats(operation, every)
     words = [f"lowprec export {language} --operation {operation}", *(f"--format {name}" for name in names)]
     words += [f"--rounding {rounding}"] * (rounding is not None)
     words += [f"--saturation {saturation}"] * (saturation is not None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lowprec.cli import completing
+from lowprec.cli import completing, definitions
 from lowprec.cli.arguments import (
     anything_named,
     deliver,
@@ -200,7 +200,7 @@ for _command, _name in ((formats, "formats"), (codebooks, "codebooks"), (block_f
 )
 @json_option()
 @flag("--toml", "as_toml", help="Print TOML, which every command reads from a file.")
-def show(name: str | None, define: str | None, profile: str | None, as_json: bool, as_toml: bool) -> None:
+def show(name: str | None, profile: str | None, as_json: bool, as_toml: bool) -> None:
     """Show a format: parameters, limits, special codes and, up to 8 bits, every code's value.
 
     NAME is a format: its name, an alias or a P3109 name such as binary8p3se. It may also be a block format,
@@ -210,16 +210,17 @@ def show(name: str | None, define: str | None, profile: str | None, as_json: boo
     from lowprec.spec.library_calls import library_call
 
     with usage_errors():
-        call = None if name is None or define is not None else library_call(name)
+        call = None if name is None else library_call(name)
     if call is not None and (profile is not None or as_toml):
         raise click.UsageError(f"{name!r} is a library call: leave out --profile and --toml")
-    if name is None and define is None and profile is not None:
+    if name is None and definitions.given() is None and profile is not None:
         name, profile = profile, None
         shown: Specification | LibraryCall = profile_named(name)
-    elif name is None or define is not None:
-        shown = one_format(name, define)
+    elif name is None:
+        shown = one_format(None)
     else:
-        shown = call or anything_named(name)
+        shown = definitions.named(name) or call or anything_named(name)
+    definitions.check_named()
     stack = None if profile is None else profile_named(profile)
     with usage_errors():
         if as_toml:
@@ -283,7 +284,6 @@ def _show_toml(shown: Any, stack: Profile | None, as_json: bool) -> None:
 @output_option
 def table(
     fmt: str | None,
-    define: str | None,
     kind: str,
     thresholds: bool,
     rounding: str | None,
@@ -302,10 +302,12 @@ def table(
         raise click.UsageError(
             f"--rounding and --saturation are of --thresholds, and of sv and vhdl: {kind} has values alone"
         )
-    known, projection = one_format(fmt, define), project(rounding, saturation)
+    known, projection = one_format(fmt), project(rounding, saturation)
+    defined = definitions.given()
     words = [
         "lowprec table",
-        fmt or f"--define {define}",
+        *([] if fmt is None else [fmt]),
+        *([] if defined is None else [f"--define {defined.text}"]),
         f"--as {kind}",
         *(["--thresholds"] if thresholds else []),
     ]

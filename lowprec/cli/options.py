@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from lowprec.cli import completing
+from lowprec.cli.arguments import usage_errors
 from lowprec.spec.arith import OPERANDS
 from lowprec.spec.functions import FUNCTIONS
 from lowprec.spec.projection import Saturation, SubnormalPolicy
@@ -91,8 +92,18 @@ def baseline_option(help: str) -> Decorator:
     return click.option("--baseline", type=INPUT, metavar="FILE", help=help)
 
 
+def _define(context: click.Context, parameter: click.Parameter, text: str | None) -> None:
+    if text is not None:
+        from lowprec.cli import definitions
+
+        with usage_errors():
+            definitions.keep(context, text)
+
+
 define_option = click.option(
     "--define",
+    callback=_define,
+    expose_value=False,
     metavar="KEY=VALUE,...",
     help="Define a private format by its parameters, for instance exponent_bits=4,trailing_bits=3,nans=1. "
     "Others, by default: bias (IEEE's), sign=magnitude (or unsigned, twos_complement), infinity=false, "

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli import completing
+from lowprec.cli import completing, definitions
 from lowprec.cli.arguments import (
     accumulation_named,
     blocks_asked,
     deliver,
     format_named,
+    one_format,
     operation_formats,
     profile_named,
     project,
+    refuse,
     size_of,
     target_named,
     usage_errors,
@@ -131,6 +133,8 @@ def vectors(
         raise click.UsageError("--samples and --seed must not be negative")
     if operands and (kind != "text" or coverage):
         raise click.UsageError("--operands prints text; leave --as and --coverage out")
+    if coverage:
+        _refuse("the plan that --coverage prints", "packed")
     if coverage and kind not in ("text", "csv", "jsonl"):
         raise click.UsageError(f"--coverage is text, csv or jsonl, not {kind}")
     with usage_errors((ValueError, TypeError, ImportError, SweepError)):
@@ -148,32 +152,31 @@ def vectors(
 
 
 #: Options of a projection, which say nothing if they are not given.
-_PLAIN = {"rounding": None, "saturation": None, "subnormals": None}
+_PLAIN = ("rounding", "saturation", "subnormals")
 #: Options, with their defaults, that a command line repeats in the headers of files; the last ones if given.
 _REPEATED = ("rounding", "saturation", "samples", "seed")
-_IF_GIVEN = {"subnormals": None, "profile": None, "rule": None, "length": None, "size": None}
+_IF_GIVEN = ("subnormals", "profile", "rule", "length", "size")
 
 
 def _command(operation: str, formats: tuple[str, ...], asked: dict[str, Any], names: tuple[str, ...]) -> str:
     words = ["lowprec vectors", operation, *formats]
-    words += [f"--define {asked['define']}"] if asked["define"] else []
+    defined = definitions.given()
+    words += [] if defined is None else [f"--define {defined.text}"]
     words += [f"--{name} {asked[name]}" for name in names]
-    words += [f"--{name} {asked[name]}" for name, default in _IF_GIVEN.items() if asked[name] != default]
+    words += [f"--{name} {asked[name]}" for name in _IF_GIVEN if asked[name] is not None]
     return " ".join([*words, *["--flags"] * asked["flags"]])
 
 
-def _refuse(asked: dict[str, Any], operation: str, **defaults: Any) -> None:
+def _refuse(operation: str, *names: str) -> None:
     """Refuse options that say nothing about an operation."""
-    for name, default in defaults.items():
-        if asked[name] != default:
-            raise click.UsageError(f"--{name} says nothing about {operation}; leave it out")
+    refuse(f"says nothing about {operation}", *names)
 
 
 def _projection(target: Format, asked: dict[str, Any]) -> Projection:
     """Return the projection that the options ask for."""
     if asked["profile"] is None:
         return project(asked["rounding"], asked["saturation"], asked["subnormals"], stochastic=True)
-    if any(asked[name] != default for name, default in _PLAIN.items()):
+    if any(asked[name] is not None for name in _PLAIN):
         raise click.UsageError(
             "--profile and --rounding, --saturation or --subnormals all say how to convert; give one of them"
         )
@@ -183,9 +186,9 @@ def _projection(target: Format, asked: dict[str, Any]) -> Projection:
 def _elements(operation: str, formats: tuple[str, ...], asked: dict[str, Any]) -> Suite:
     from lowprec.export.vectors import suite
 
-    _refuse(asked, operation, rule=None, length=None, size=None)
+    _refuse(operation, "rule", "length", "size", "packed")
     name = "convert" if operation == "cast" else operation
-    chosen = operation_formats(name, formats, asked["define"])
+    chosen = operation_formats(name, formats)
     how = _projection(chosen[-1], asked)
     if how.rounding.bits and asked["scheduler"] is not None:
         raise click.UsageError("--scheduler is for deterministic modes; leave it out")
@@ -202,13 +205,13 @@ def _elements(operation: str, formats: tuple[str, ...], asked: dict[str, Any]) -
 def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> UnitSuite:
     from lowprec.export import unit_vectors
 
-    _refuse(asked, operation, scheduler=None)
+    _refuse(operation, "scheduler")
     options: dict[str, Any] = {"samples": asked["samples"], "seed": asked["seed"]}
     if operation == "compare":
-        _refuse(asked, operation, **{**_IF_GIVEN, **_PLAIN})
+        _refuse(operation, *_IF_GIVEN, *_PLAIN, "packed")
         _count(operation, names, 1)
         options |= {"flags": asked["flags"], "command": _command(operation, names, asked, _REPEATED[2:])}
-        return unit_vectors.comparison_suite(format_named(names[0], asked["define"]), **options)
+        return unit_vectors.comparison_suite(one_format(names[0]), **options)
     if asked["flags"] and operation != "dot":
         raise click.UsageError(
             f"--flags are of operations on numbers, and of dot products that are made of them: no standard "
@@ -216,18 +219,19 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
         )
     if operation == "block":
         _count(operation, names, 2)
-        _refuse(asked, operation, length=None, size=None)
+        _refuse(operation, "length", "size")
         return _block(names, asked, options)
-    _refuse(asked, operation, **_PLAIN, profile=None, rule=None)
+    _refuse(operation, *_PLAIN, "profile", "rule")
     how = accumulation_named(names[0])
-    pair = tuple(format_named(name, asked["define"], operation=True) for name in names[1:])
+    pair = tuple(map(format_named, names[1:]))
+    definitions.check_named()
     if len(pair) not in (0, 2):
         raise click.UsageError(f"{operation} takes {_UNITS[operation]}; name both operands' formats, or none")
     options |= {"formats": pair or None, "command": _command(operation, names, asked, _REPEATED[2:])}
     if operation == "dot":
-        _refuse(asked, operation, size=None)
+        _refuse(operation, "size")
         return unit_vectors.dot_suite(how, length=asked["length"], flags=asked["flags"], **options)
-    _refuse(asked, operation, length=None)
+    _refuse(operation, "length")
     return unit_vectors.matmul_suite(how, size_of(asked["size"]), **options)
 
 
@@ -239,11 +243,12 @@ def _count(operation: str, names: tuple[str, ...], wanted: int) -> None:
 def _block(names: tuple[str, ...], asked: dict[str, Any], options: dict[str, Any]) -> UnitSuite:
     from lowprec.export import block_vectors
 
-    first, second = (target_named(name, asked["define"]) for name in names)
+    first, second = map(target_named, names)
+    definitions.check_named()
     shown = tuple(name for name in _REPEATED[:2] if asked[name] is not None)
     options["command"] = _command("block", names, asked, (*shown, *_REPEATED[2:]))
     if isinstance(first, BlockFormat) and not isinstance(second, BlockFormat):
-        _refuse(asked, "decoding blocks", **_PLAIN, rule=None, profile=None)
+        _refuse("decoding blocks", *_PLAIN, "rule", "profile")
         return block_vectors.decoder_suite(first, second, **options)
     if not isinstance(second, BlockFormat) or isinstance(first, BlockFormat):
         raise click.UsageError(

@@ -15,6 +15,7 @@ import struct
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ VECTORS = tuple(
         *((name, "nearest_even", "finite") for name in ("e2m3fn", "e3m2fn", "e2m1fn", "ue4m3")),
     )
 )
+
+#: Random operands of each of them.
+_SAMPLES = 256
 
 
 class Disagreement(AssertionError):
@@ -383,12 +387,18 @@ def _verify_sweep(fmt: Format, sweep: dict[str, Any]) -> None:
 
 
 def _vectors(target: str, rounding: str, saturation: str) -> bytes:
-    """Return vectors whose results are the oracle's too."""
+    """Return vectors whose results are the oracle's too; those before the random ones are sorted."""
     formats = (catalog.BINARY32, catalog.format(target))
     projection = Projection(rounding=rounding, saturation=saturation)
     options = f"--rounding {rounding} --saturation {saturation}"
-    command = f"lowprec vectors convert binary32 {target} {options} --samples 256 --seed 0"
-    made = suite("convert", formats, projection, samples=256, command=command)
+    command = f"lowprec vectors convert binary32 {target} {options} --samples {_SAMPLES} --seed 0"
+    made = suite("convert", formats, projection, samples=_SAMPLES, command=f"{command}, sorted")
+    (operands,) = made.operands
+    drawn = conversions.sample(np.float32, _SAMPLES)
+    left_out = np.count_nonzero(np.isnan(drawn)) if made.left_out else 0
+    chosen = operands.size - (_SAMPLES - left_out)
+    order = np.concatenate([np.argsort(operands[:chosen]), np.arange(chosen, operands.size)])
+    made = replace(made, operands=(operands[order],), results=made.results[order])
     codes = [oracle.cast(code, *formats, projection) for code in made.operands[0].tolist()]
     results = np.array(codes, dtype=made.results.dtype)
     _must_agree(results, made.results, f"converting binary32 to {target} under {projection}")

@@ -481,18 +481,6 @@ def test_every_profile_is_shown_in_names(name):
     assert len(result.stdout.splitlines()) == 3 + len(PROFILES[name].formats)
 
 
-def test_a_definition_that_is_not_asked_for_is_refused():
-    """It would be ignored without a word."""
-    for command in (["show"], ["table"]):
-        result = lowprec(*command, "e4m3fn", "--define", "exponent_bits=3,trailing_bits=4")
-        assert result.exit_code == 2
-        assert "--define defines 'private', but 'e4m3fn' is asked for" in result.output
-    result = lowprec(
-        "vectors", "convert", "binary32", "e4m3fn", "--define", "exponent_bits=3,trailing_bits=4"
-    )
-    assert "--define defines 'private', which is not among the formats" in result.output
-
-
 @pytest.mark.parametrize(
     ("definition", "message"),
     [

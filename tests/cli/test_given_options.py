@@ -95,7 +95,6 @@ def test_files_of_profiles_accumulations_and_block_formats_are_names(tmp_path, m
         "p.toml",
         "--samples",
         "64",
-        "--no-why",
     )
     assert said(*words) == "ours and ocp give the same bits in mxfp4"
     lines = CliRunner().invoke(main, ["vectors", "block", "b.toml", "bfloat16", "--samples", "1"]).stdout
@@ -103,20 +102,53 @@ def test_files_of_profiles_accumulations_and_block_formats_are_names(tmp_path, m
     assert said("compare", "v.txt", "block", "b.toml", "bfloat16").endswith("results agree")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("table e4m3fn --rounding toward_zero", "--rounding and --saturation are of --thresholds, and of sv"),
-        ("compare x.npy c.npy --define exponent_bits=3,trailing_bits=4", "--define is the format of results"),
-        ("compare x.npy c.npy --subnormals keep", "--subnormals is of the format of results: name it, --to"),
-        (
-            "export c --accumulation hopper_wgmma_e4m3fn_binary32 --operands e5m2 e5m2",
-            "accumulation 'hopper_wgmma_e4m3fn_binary32' takes operands in e4m3fn and e4m3fn",
-        ),
-    ],
-)
-def test_options_that_would_be_ignored_are_refused(words, message):
-    assert said(*words.split()).removeprefix("Error: ").startswith(message)
+#: Commands, and how they are refused; `...` ends what every definition without a name is told.
+IGNORED = """
+table e4m3fn --rounding toward_zero | --rounding and --saturation are of --thresholds, and of sv
+compare x.npy c.npy --subnormals keep | --subnormals is of the format of results: name it, --to
+compare x.npy c.npy --define exponent_bits=3,trailing_bits=4 | ...
+compare x.npy c.npy --to mxfp4 --define exponent_bits=3,trailing_bits=4 | ...
+compare - dot fp32_fma --define exponent_bits=3,trailing_bits=4 | ...
+vectors dot ada_mma_e4m3fn_binary32 --define exponent_bits=3,trailing_bits=4 | ...
+vectors block bfloat16 mxfp4 --define exponent_bits=3,trailing_bits=4 | ...
+vectors convert binary32 e4m3fn --define exponent_bits=3,trailing_bits=4 | ...
+check-format mxfp4 --define exponent_bits=3,trailing_bits=4 | ...
+show e4m3fn --define exponent_bits=3,trailing_bits=4 | ...
+table e4m3fn --define exponent_bits=3,trailing_bits=4 | ...
+check-format e4m3fn --laws | FORMAT says nothing about --laws, which lists all laws; leave it out
+check-format --laws --json | --json says nothing about --laws, which lists all laws; leave it out
+vectors add e5m2 e5m2 e5m2 --packed | --packed says nothing about add; leave it out
+vectors dot fp32_fma e5m2 e5m2 --coverage --packed | --packed says nothing about the plan that
+compare - add e5m2 e5m2 e5m2 --size 2,2,2 | --size says nothing about lines of add; leave it out
+compare - add e5m2 e5m2 e5m2 --operation add | --operation is for files of arrays, and lines name
+compare x.npy c.npy --to e5m2 --length 4 | --length is of lines, which a program printed, and files have
+equal ocp floor --to mxfp4 --input x.npy --seed 1 | --seed is of matrices that are made, and --input is what
+equal ocp floor --to mxfp4 --rule ceil --no-why | --rule is of the definition, which --no-why leaves out
+capture --list -o capture.py | --output is of the script, which --list does not write; leave it out
+compare x.npy y.npy o.npy --operation dot --scale 1,1,1 | --scale takes one factor, or two for x and y, not 3
+export c --accumulation hopper_wgmma_e4m3fn_binary32 --operands e5m2 e5m2 | accumulation 'hopper_wgmma
+"""
+_UNNAMED = "--define defines 'private', which no argument names; name private, or leave --define out"
+
+
+@pytest.mark.parametrize("case", IGNORED.strip().splitlines())
+def test_options_that_would_be_ignored_are_refused(case):
+    words, message = case.split(" | ")
+    said_so = said(*words.split()).removeprefix("Error: ")
+    assert said_so.startswith(message.replace("...", _UNNAMED))
+
+
+def test_operands_are_codes_of_the_format_that_is_defined(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fmt = lp.Format(exponent_bits=3, trailing_bits=4, nans=1)
+    codes = np.arange(128, dtype=np.uint8)
+    np.save("x.npy", codes)
+    np.save("out.npy", lp.encode(lp.decode(codes, fmt), "binary16"))
+    define = "--define", "exponent_bits=3,trailing_bits=4,nans=1"
+    words = "compare", "x.npy", "out.npy", "--from", "private", "--to", "binary16", *define
+    assert said(*words) == "128 results agree"
+    explained = said("explain", "10", "e4m3fn", "--from", "private", "--code", *define)
+    assert f"{lp.decode(np.uint8(16), fmt)}" in explained
 
 
 def test_vectors_of_casts_are_judged_by_that_name(tmp_path):

@@ -193,6 +193,9 @@ def compare(
         others |= {"rounding": rounding, "saturation": saturation, "projection": projection}
         others |= {"profile": profile, "rule": rule, "flags": flags}
         _none_of(others, f"says nothing about {operation}, which goes by accumulation=; leave it out")
+        for dump, source in zip(dumps, formats, strict=False):
+            if source is not None:
+                _source(dump, source)
         joins = {"addend": addend, "bias": bias, "output_scale": output_scale}
         options: dict[str, Any] = {
             name: None if each is None else _dump(each, name) for name, each in joins.items()
