@@ -5,7 +5,7 @@ Floor 3. `kernels.functions` encloses their values.
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +113,20 @@ def _of_two(name: str) -> FunctionOfTwo:
     return made
 
 
+def _of_coordinates(name: str) -> FunctionOfTwo:
+    def verb(
+        y: npt.ArrayLike,
+        x: npt.ArrayLike,
+        fmt: Like,
+        *,
+        progress: Progress = None,
+        **options: Unpack[Options],
+    ) -> Any:
+        return _called(name, (y, x), fmt, progress, options)
+
+    return cast(FunctionOfTwo, _documented(name, verb))
+
+
 def _called(
     name: str, values: tuple[npt.ArrayLike, ...], fmt: Like, progress: Progress, options: Options
 ) -> Any:
@@ -183,4 +197,4 @@ rsqrt, reciprocal, cbrt = _of_one("rsqrt"), _of_one("reciprocal"), _of_one("cbrt
 sigmoid, erf, erfc = _of_one("sigmoid"), _of_one("erf"), _of_one("erfc")
 gelu, gelu_tanh, silu, softplus = _of_one("gelu"), _of_one("gelu_tanh"), _of_one("silu"), _of_one("softplus")
 hypot, pow = _of_two("hypot"), _of_two("pow")
-atan2, atan2pi = _of_two("atan2"), _of_two("atan2pi")
+atan2, atan2pi = _of_coordinates("atan2"), _of_coordinates("atan2pi")

@@ -17,6 +17,7 @@ from lowprec.cli.arguments import (
     frameworks_named,
     load,
     nothing_compared,
+    refuse,
     target_named,
     usage_errors,
 )
@@ -123,6 +124,8 @@ def conform(
     if samples < 0 or seed < 0:
         raise click.UsageError("--samples and --seed must not be negative")
     wanted = [target_named(target) for target in targets]
+    if values is not None:
+        refuse("is of inputs that are made, and --values are what is cast", "samples", "seed")
     data = None if values is None else load(values)
 
     chosen = frameworks_named(frameworks)  # which loads them: all that can be refused before is

@@ -61,7 +61,7 @@ def explain(value: str, fmt: str | None, source: str | None, as_code: bool, as_j
         else:
             given = explanation.parse(value)
             if start is not None:
-                given = decode(project(given, start, Projection(nan="zero", negative="zero")), start)
+                given = decode(project(given, start, Projection()), start)
         found = explanation.explain(given, target, start, code=code)
     if as_json:
         deliver_json(found.as_dict())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lowprec.cli.arguments import AGREE, DIFFER, FAILED, deliver, format_named, usage_errors
+from lowprec.cli.arguments import AGREE, DIFFER, FAILED, deliver, format_named, refuse, usage_errors
 from lowprec.cli.options import OUTPUT, count, json_option, named, nan_option, seed_option
 from lowprec.cli.terminal import progress, say
 from lowprec.spec.number_text import read_count
@@ -108,6 +108,8 @@ def identify(
 
     if unit is None and recorded is None:
         raise click.UsageError("give a --command to ask, or --rows that were recorded")
+    if unit is None:
+        refuse("is of questions to a --command", "budget", "time_limit", "seed")
     named: dict[str, Any] = {"formats": formats, "output": output, "k": k, "addend": addend, "scale": scale}
     with usage_errors((ValueError, OSError)):
         ports, lines = _captured(recorded, named) if recorded and is_capture(recorded) else _named(**named)

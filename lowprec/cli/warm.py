@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from lowprec.cli import completing
-from lowprec.cli.arguments import anything_named
+from lowprec.cli.arguments import anything_named, refuse
 from lowprec.cli.options import flag, several
 from lowprec.cli.terminal import progress, say
 
@@ -53,22 +53,29 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
     from lowprec.cli.warming import calls
     from lowprec.kernels.cache import directory
     from lowprec.kernels.compiling import COMPILED
+    from lowprec.spec.accumulation import Accumulation
+    from lowprec.spec.format import Format
 
+    chosen = _everything() if everything else [_named(name) for name in names]
+    if all(isinstance(each, Accumulation) for each in chosen):
+        refuse("is of formats and block formats, and none is named", "types", "roundings")
+    if not any(isinstance(each, Format) for each in chosen):
+        refuse("is of formats, and none is named", "flags")
     try:
-        found = calls(_everything() if everything else [_named(name) for name in names], **asked)
+        found = calls(chosen, **asked)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     where = directory()
     state, why = usable(where)
 
-    def refuse() -> NoReturn:
+    def not_kept() -> NoReturn:
         raise click.UsageError(
             f"compiled kernels cannot be kept in {str(where)!r}: {why}; set LOWPREC_CACHE_DIR to a folder "
             f"that only you can change"
         )
 
     if state == "unusable" and where is not None and not where.is_dir():
-        refuse()
+        not_kept()
     began, before = time.perf_counter(), len(COMPILED)
     with progress() as watch:
         for done, call in enumerate(found):
@@ -80,7 +87,7 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
                 raise click.UsageError(f"{call.words}: {error}") from None
     compiled = COMPILED[before:]
     if compiled and state == "unusable":  # others that the folder has were loaded
-        refuse()
+        not_kept()
     if listed:
         _list(compiled)
     say(

@@ -81,6 +81,8 @@ def calls(
             raise ValueError(f"{specification.name!r} has none of the verbs {', '.join(chosen)}")
         for verb in wanted:
             found += _of_verb(verb, specification, formats, dtypes, modes, flags)
+    if not found:
+        raise ValueError("cast goes from each format to each other one: name two")
     return found
 
 

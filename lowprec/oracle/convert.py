@@ -327,11 +327,13 @@ def _nan(negative: bool, fmt: Format, projection: Projection) -> int:
     return _zero(negative, fmt, projection) if projection.nan == "zero" else fmt.sign_code
 
 
-def position(size: Fraction, fmt: Format, negative: bool = False) -> tuple[Fraction | None, bool]:
-    """Return the tail of a positive number above the code below it, and whether that code is the last.
+def position(
+    size: Fraction, fmt: Format, negative: bool = False, projection: Projection = DEFAULT
+) -> tuple[Fraction | None, bool]:
+    """Return the tail of a magnitude above the code below it, and whether that code is the last of its sign.
 
     The tail is None below the smallest value of a format without zero, and from the next code of
-    the continued grid on. In a codebook the tail is one half at a threshold, and `negative` counts.
+    the continued grid on. In a codebook the tail is one half at a threshold.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> position(Fraction(17, 16), E4M3FN)
@@ -339,7 +341,7 @@ def position(size: Fraction, fmt: Format, negative: bool = False) -> tuple[Fract
     """
     if isinstance(fmt, Codebook):
         return codebook.position(size, fmt, negative)
-    last = fmt.max_magnitude
+    last = largest_magnitude(negative, fmt, projection)
     grid = _grid(fmt, last)
     nearer = grid.below(size)
     if nearer < 0 or nearer > last:

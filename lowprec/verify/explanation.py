@@ -279,9 +279,11 @@ def _place(value: Exact, target: Format) -> str:
     name, fmt = shown_value(value), target.name
     if isinstance(value, Special) and value is not Special.NEGATIVE_ZERO:
         return f"{name} in {fmt}, which has {' and '.join(_specials(target)) or 'no infinity and no NaN'}"
+    low, high = (_next(value, target, mode) for mode in ("toward_negative", "toward_positive"))
+    if value is Special.NEGATIVE_ZERO and not target.has_negative_zero and Fraction(0) in (low, high):
+        return f"{name} is zero in {fmt}, whose zero has no sign"
     if is_negative(value) and target.sign is Sign.UNSIGNED:
         return f"{name} is negative, and {fmt} is unsigned"
-    low, high = (_next(value, target, mode) for mode in ("toward_negative", "toward_positive"))
     if value in (low, high):
         return f"{name} is a value of {fmt}"
     exact, *ends = (Fraction(0) if isinstance(each, Special) else each for each in (value, low, high))

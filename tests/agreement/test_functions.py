@@ -361,3 +361,9 @@ lp.exp(["a"], "binary16")
     TypeError: values must be real numbers of at most 64 bits, not <U1: convert to a float type first
 """,
 )
+
+
+@pytest.mark.parametrize("name", ["atan2", "atan2pi"])
+def test_coordinates_have_their_names(name):
+    function = getattr(lp, name)
+    assert function(y=1.0, x=0.0, fmt="binary32") == function(1.0, 0.0, "binary32") > 0

@@ -124,6 +124,11 @@ compare - add e5m2 e5m2 e5m2 --operation add | --operation is for files of array
 compare x.npy c.npy --to e5m2 --length 4 | --length is of lines, which a program printed, and files have
 equal ocp floor --to mxfp4 --input x.npy --seed 1 | --seed is of matrices that are made, and --input is what
 equal ocp floor --to mxfp4 --rule ceil --no-why | --rule is of the definition, which --no-why leaves out
+warm fp32_fma --type bfloat16 | --type is of formats and block formats, and none is named; leave it out
+warm mxfp4 --flags | --flags is of formats, and none is named; leave it out
+warm e4m3fn --verb cast | cast goes from each format to each other one: name two
+identify --rows rows.txt --budget 9 | --budget is of questions to a --command; leave it out
+conform numpy --values x.npy --seed 9 | --seed is of inputs that are made, and --values are what is cast
 capture --list -o capture.py | --output is of the script, which --list does not write; leave it out
 compare x.npy y.npy o.npy --operation dot --scale 1,1,1 | --scale takes one factor, or two for x and y, not 3
 export c --accumulation hopper_wgmma_e4m3fn_binary32 --operands e5m2 e5m2 | accumulation 'hopper_wgmma
@@ -132,7 +137,9 @@ _UNNAMED = "--define defines 'private', which no argument names; name private, o
 
 
 @pytest.mark.parametrize("case", IGNORED.strip().splitlines())
-def test_options_that_would_be_ignored_are_refused(case):
+def test_options_that_would_be_ignored_are_refused(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.ones(3))
     words, message = case.split(" | ")
     said_so = said(*words.split()).removeprefix("Error: ")
     assert said_so.startswith(message.replace("...", _UNNAMED))

@@ -12,6 +12,7 @@ import lowprec as lp
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.projection import Projection
+from lowprec.verify.codes.values import distances
 from lowprec.verify.inputs import conversions
 from lowprec.verify.questions.causes import cut_behind_guard, in_words
 from lowprec.verify.questions.situations import names_of, situation, situations
@@ -515,6 +516,49 @@ def test_situations_of_arrays_are_those_of_single_cases(fmt):
             for number in situations("convert", [codes], (source, fmt), Projection())
         ]
         assert found == [situation([int(code)], "convert", (source, fmt), Projection()) for code in codes]
+
+
+SMALL = {
+    "most negative": dict(sign="twos_complement", trailing_bits=3),
+    "one bit": dict(exponent_bits=1, trailing_bits=0),
+    "one bit and specials": dict(exponent_bits=1, trailing_bits=2, nans=1, infinity=True),
+    "no zero": dict(exponent_bits=2, trailing_bits=1, subnormals=False),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_situations_and_distances_follow_from_the_values_of_each_sign(name):
+    """The values are sorted here; both ways to say a situation count magnitudes."""
+    fmt = lp.Format(**{"exponent_bits": 0} | SMALL[name])
+    held = np.unique(lp.decode(np.arange(1 << fmt.width, dtype=np.uint8), fmt, dtype=np.float64))
+    held = held[np.isfinite(held)]
+    ends = held[[0, -1]][:, None] * (1 + np.array([1 / 64, 1 / 2, 3]))
+    middle = (held[1:] + held[:-1]) / 2
+    numbers = np.concatenate([held, middle, middle * (1 + 2**-20), middle * (1 - 2**-20), ends.ravel()])
+    numbers = numbers[numbers != 0].astype(np.float32)
+    found = situations("convert", [numbers.view(np.uint32)], (catalog.BINARY32, fmt), Projection())
+    for number, kind in zip(numbers.tolist(), found, strict=True):
+        name, own = names_of("convert")[kind], np.unique(np.abs(held[held * number >= 0]))
+        size = abs(number)
+        if size > own[-1]:
+            assert "past the largest" in name or "beyond" in name, number
+        elif size < own[0]:
+            assert name == "below the smallest value", number
+        else:
+            low, high = own[own <= size][-1], own[own >= size][0]
+            tail = (size - low) / (high - low) if high > low else 0
+            where = ("below", "at", "above")[int(np.sign(tail - 0.5)) + 1]
+            assert name == (f"{where} a tie" if tail else "exact")
+    codes = lp.encode(held, fmt)
+    assert (distances(codes[1:], codes[:-1], fmt) == 1).all()
+
+
+def test_signs_alone_differ_of_numbers():
+    """A NaN is no zero of the other sign, and two's complement has no bit for the sign."""
+    report = lp.compare(np.float32([0, 1, 2]), np.uint8([0x80, 0xC0, 0x48]), "e4m3fnuz")
+    assert report.tally.signs == 1
+    values = np.float32([-3, 5, 7, -128])
+    assert lp.compare(values, np.int8([3, -5, 7, -127]).view(np.uint8), "int8").tally.signs == 2
 
 
 @pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - {"convert"}))

@@ -133,7 +133,7 @@ def test_the_rules_that_are_named_are_the_reason(name):
         ),
         ("1e-9", "e4m3fn", "lies nearer to the first, between 0.0 and 0.001953125 = 0x1p-9 in e4m3fn"),
         ("-0", "e4m3fn", "-0.0 is a value of e4m3fn"),
-        ("-0", "e4m3fnuz", "-0.0 lies below the smallest value of e4m3fnuz"),
+        ("-0", "e4m3fnuz", "-0.0 is zero in e4m3fnuz, whose zero has no sign"),
         ("7/4", "e4m3fn", "1.75 = 0x1.cp+0 is a value of e4m3fn"),
         ("-3", "e8m0fnu", "-3.0 = -0x1.8p+1 is negative, and e8m0fnu is unsigned"),
         ("0", "e8m0fnu", "0.0 lies below the smallest value of e8m0fnu"),

@@ -136,4 +136,4 @@ def _place(codes: Array, fmt: Format) -> Array:
     negative = (wide & fmt.sign_code) != 0
     if fmt.sign is Sign.TWOS_COMPLEMENT:
         return np.where(negative, wide - (1 << fmt.width), wide)
-    return np.where(negative, -(wide & ~fmt.sign_code), wide)
+    return np.where(negative, -(wide & ~fmt.sign_code) - (not fmt.subnormals), wide)  # some have no zero

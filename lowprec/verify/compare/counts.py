@@ -65,14 +65,16 @@ class Tally:
         fmt = question.target
         got, right = question.codes(found), question.codes(want)
         known = (got >= 0) & (right >= 0)
-        nan = is_nan(np.where(known, got, 0), fmt) | is_nan(np.where(known, right, 0), fmt)
-        counted = known & ~nan
+        nans = [is_nan(np.where(known, codes, 0), fmt) for codes in (got, right)]
+        counted, alike = known & ~(nans[0] | nans[1]), known & (nans[0] == nans[1])
         self._distances(distances(got[counted], right[counted], fmt))
         self.no_distance += int(got.size - counted.sum())
         if isinstance(fmt, Codebook):
             self.signs += int(np.count_nonzero(known & (codebooks.negated(fmt)[np.maximum(right, 0)] == got)))
         elif fmt.sign is Sign.MAGNITUDE:
-            self.signs += int(np.count_nonzero(known & ((got ^ right) == fmt.sign_code)))
+            self.signs += int(np.count_nonzero(alike & ((got ^ right) == fmt.sign_code)))
+        elif fmt.sign is Sign.TWOS_COMPLEMENT:
+            self.signs += int(np.count_nonzero(alike & (got + right == 1 << fmt.width)))
         pairs = np.bincount(_kinds(got, fmt) * len(_CLASSES) + _kinds(right, fmt))
         for pair in np.flatnonzero(pairs):
             self.classes[_CLASSES[pair // len(_CLASSES)], _CLASSES[pair % len(_CLASSES)]] += int(pairs[pair])

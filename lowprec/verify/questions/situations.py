@@ -93,7 +93,7 @@ def situation(
     """
     values = [decode(code, fmt) for code, fmt in zip(operands, formats, strict=False)]
     if operation == "convert":
-        return _place(values[0], formats[-1], "operand")
+        return _place(values[0], formats[-1], projection, "operand")
     result = _result(operation, operands, formats, projection)
     if result.value in _NANS:
         return "NaN operand" if any(value in _NANS for value in values) else "invalid operation"
@@ -102,10 +102,10 @@ def situation(
     if operation == "round_to_integral" and result.value != values[0]:
         assert isinstance(values[0], Fraction)
         return f"{_tail(abs(values[0]) % 1)} between integers"
-    return _place(result.value, formats[-1], "result")
+    return _place(result.value, formats[-1], projection, "result")
 
 
-def _place(value: Exact, target: Format, what: str) -> str:
+def _place(value: Exact, target: Format, projection: Projection, what: str) -> str:
     """Return where a value lies between those of a format."""
     if value in _NANS:
         return f"NaN {what}"
@@ -113,7 +113,7 @@ def _place(value: Exact, target: Format, what: str) -> str:
         return f"infinite {what}"
     if isinstance(value, Special) or value == 0:
         return f"zero {what}"
-    tail, last = position(abs(value), target, value < 0)
+    tail, last = position(abs(value), target, value < 0, projection)
     if tail is None:
         return _BEYOND if last else "below the smallest value"
     return f"{_tail(tail)}{_PAST}" if last and tail else _tail(tail)
@@ -187,9 +187,12 @@ def situations(
     below, above = down & (wide.sign_code - 1), up & (wide.sign_code - 1)
     found = np.where(near == down, np.uint8(_BELOW), np.uint8(_ABOVE))
     found[near != rounded["nearest_away"]] = _TIE
-    found[above > target.max_magnitude] += _PASSED
+    negative = (up & wide.sign_code) != 0
+    one_more = target.sign is Sign.TWOS_COMPLEMENT and not projection.symmetric
+    largest = target.max_magnitude + (negative & one_more)
+    found[above > largest] += _PASSED
     found[down == up] = _EXACT
-    found[below > target.max_magnitude] = _OVER
+    found[below > largest] = _OVER
     infinite = below == wide.max_magnitude + 1
     found[infinite] = _INFINITE
     found[above == 0] = _ZERO
@@ -261,7 +264,7 @@ def continued(target: Format, bits: int = 1) -> Format | None:
         return None
     more = 0 if target.exponent_bits else 2  # bits of a format without exponents
     try:
-        return Format(
+        found = Format(
             name="continued",
             exponent_bits=target.exponent_bits + bits * bool(target.exponent_bits),
             trailing_bits=target.trailing_bits + more,
@@ -270,6 +273,8 @@ def continued(target: Format, bits: int = 1) -> Format | None:
             infinity=True,
             sign=Sign.MAGNITUDE,
         )
+        # Of a format of few exponents one more bit holds no other number, but infinities and NaNs.
+        return found if found.max_magnitude > target.max_magnitude + 1 else continued(target, bits + 1)
     except ValueError:  # its largest value is above float64's range
         return None
 
