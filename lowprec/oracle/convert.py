@@ -332,8 +332,8 @@ def position(
 ) -> tuple[Fraction | None, bool]:
     """Return the tail of a magnitude above the code below it, and whether that code is the last of its sign.
 
-    The tail is None below the smallest value of a format without zero, and from the next code of
-    the continued grid on. In a codebook the tail is one half at a threshold.
+    The tail is None below the smallest value of a format without zero, and from the code after the last on.
+    In a codebook the tail is one half at a threshold.
 
     >>> from lowprec.spec.catalog import E4M3FN
     >>> position(Fraction(17, 16), E4M3FN)
@@ -342,8 +342,7 @@ def position(
     if isinstance(fmt, Codebook):
         return codebook.position(size, fmt, negative)
     last = largest_magnitude(negative, fmt, projection)
-    grid = _grid(fmt, last)
-    nearer = grid.below(size)
+    nearer = (grid := _grid(fmt, last)).below(size)
     if nearer < 0 or nearer > last:
         return None, nearer > last
     return grid.tail(size, nearer), nearer == last
