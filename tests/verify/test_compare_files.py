@@ -652,3 +652,23 @@ def test_blocks_of_nothing_are_not_compared(shape):
     x = np.zeros(shape, np.float32)
     blocks = lp.encode(x, "mxfp4")
     assert lp.compare(x, blocks.codes, "mxfp4", scales=blocks.scales).sum() == "nothing was compared"
+
+
+@pytest.mark.parametrize("name", ["nf4", "posit8", "binary8p3se", "ue4m3", "tf32", "int8f6"])
+def test_doubles_are_values_of_formats_whose_codes_have_no_type(name):
+    """To NumPy no type at all is equal to float64."""
+    x = np.abs(RNG.standard_normal(100))
+    values = np.asarray(lp.quantize(x, name)).astype(np.float64)
+    assert lp.compare(x, values, name).agrees
+    values[7] = np.asarray(lp.nextafter(values[7], np.inf, name))
+    assert lp.compare(x, values, name, why=False).mismatches == 1
+    assert lp.compare(x, values.astype(np.float32), name, why=False).mismatches == 1
+
+
+@pytest.mark.parametrize("name", ["mxint8", "bnb_nf4", "bfp8"])
+def test_doubles_are_values_of_blocks_whose_elements_have_no_type(name):
+    x = RNG.standard_normal((2, 64)).astype(np.float32)
+    values = lp.decode(lp.encode(x, name), dtype=np.float64)
+    assert lp.compare(x, values, name).agrees
+    with pytest.raises(ValueError, match=r"scales holds? .*float64"):
+        lp.compare(x, lp.encode(x, "nvfp4").codes, "nvfp4", scales=np.ones((2, 4)))

@@ -206,6 +206,16 @@ def test_what_cannot_be_compared_is_refused(first, options, words):
         lp.equal_quantizers(first, "ocp", "mxfp4", **options)
 
 
+def test_doubles_are_no_codes_of_formats_whose_codes_have_no_type():
+    """To NumPy no type at all is equal to float64: all that differs was equal in its lowest byte."""
+    with pytest.raises(ValueError, match="gave elements of float64; codes of 'nf4' are"):
+        lp.equal_quantizers(lambda x: lp.quantize(x, "nf4").astype(np.float64), np.negative, "nf4")
+    blocks = lp.encode(X, "nvfp4")
+    scales = np.asarray(lp.decode(blocks.scales, "ue4m3")).astype(np.float64)
+    with pytest.raises(ValueError, match="the first gave scales of float64; codes of 'ue4m3' are integers"):
+        lp.equal_quantizers((blocks.codes, scales, blocks.tensor_scale), "ocp", "nvfp4", X)
+
+
 def test_blocks_of_other_sizes_are_refused_before_values_are_compared():
     one = lambda x: (of_rows(x)[0], np.float32(1))  # noqa: E731
     with pytest.raises(ValueError, match=re.escape("have shape (128, 1) and those of the second (1, 1)")):

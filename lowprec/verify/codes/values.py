@@ -17,7 +17,7 @@ from lowprec.spec.projection import Projection
 from lowprec.verify.codes import codebooks
 
 __all__ = ["as_doubles", "carried", "carrier_dtype", "carrier_of", "distances", "doubles", "is_nan"]
-__all__ += ["is_values", "on_grid", "own_dtype", "unsigned", "words_of"]
+__all__ += ["is_own", "is_values", "on_grid", "own_dtype", "unsigned", "words_of"]
 
 Array = npt.NDArray[Any]
 
@@ -56,10 +56,16 @@ def own_dtype(fmt: Format) -> np.dtype[Any] | None:
         return None
 
 
+def is_own(kind: np.dtype[Any], fmt: Format) -> bool:
+    """Return whether a type is that of a format's codes; to NumPy None, where there is none, is float64."""
+    own = own_dtype(fmt)
+    return own is not None and kind == own
+
+
 def unsigned(codes: Array, fmt: Format, what: str) -> Array:
     """Return codes as unsigned integers; types without a name are bits as they lie."""
     native = codes.astype(codes.dtype.newbyteorder("="), copy=False)
-    if native.dtype == own_dtype(fmt):
+    if is_own(native.dtype, fmt):
         return typed_codes(native, fmt)
     if native.dtype.kind == "i" or native.dtype.type is np.void:
         native = native.view(f"u{native.dtype.itemsize}")
@@ -70,7 +76,7 @@ def unsigned(codes: Array, fmt: Format, what: str) -> Array:
 
 def is_values(kind: np.dtype[Any], target: Format) -> bool:
     """Return whether results of a type are values, not codes: floats, but for the format's own type."""
-    return kind.kind not in "iub" and kind != own_dtype(target)
+    return kind.kind not in "iub" and not is_own(kind, target)
 
 
 def as_doubles(codes: Array, fmt: Format) -> npt.NDArray[np.float64]:

@@ -33,7 +33,7 @@ from lowprec.verify.codes.values import (
     distances,
     doubles,
     is_nan,
-    own_dtype,
+    is_values,
     words_of,
 )
 from lowprec.verify.difference import Difference
@@ -81,14 +81,14 @@ class BlockQuestion(Question):
         self.dump, self.format, self.received, self.scales = values, fmt, got, scales
         self.shape, self.size, self.target = values.shape, values.size, fmt.element
         self.axes = axes_of(fmt, axis, len(self.shape))
-        self.values = got.dtype.kind not in "iu" and got.dtype != own_dtype(fmt.element)
+        self.values = is_values(got.dtype, fmt.element)
         self.any_nan = any_nan or self.values
         if got.shape != self.shape:
             raise ValueError(
                 f"there are {got.shape} results of values of shape {self.shape}; they must be equal"
             )
         for dump, what in ((scales, fmt.scale), (None if self.values else got, fmt.element)):
-            if dump is not None and dump.dtype.kind not in "iu" and dump.dtype != own_dtype(what):
+            if dump is not None and is_values(dump.dtype, what):
                 raise ValueError(f"{dump} holds {dump.dtype}, which are no codes of {what.name!r}")
         if self.values and scales is not None:
             raise ValueError(

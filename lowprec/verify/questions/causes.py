@@ -266,6 +266,21 @@ def operands(operation: str, sources: tuple[Format, ...]) -> Iterator[Change]:
         yield Change("operand", swapped, "operands in the other order")
 
 
+def passed(
+    given: list[Array], sources: tuple[Format, ...], places: Array, place: int
+) -> tuple[str, list[Array], tuple[Format, ...]]:
+    """Return the conversion of one operand, which is the result."""
+    return "convert", [given[place]], (sources[place],)
+
+
+def zero_of_both(
+    given: list[Array], sources: tuple[Format, ...], places: Array
+) -> tuple[str, list[Array], tuple[Format, ...]]:
+    """Return the product of a zero with the sign of one operand, and a one with that of the other."""
+    signs = [codes & codes.dtype.type(fmt.sign_code) for codes, fmt in zip(given, sources, strict=True)]
+    return "multiply", [signs[0], signs[1] | signs[1].dtype.type(int(encode(1.0, sources[1])))], sources
+
+
 def _cut(given: list[Array], sources: tuple[Format, ...], name: str) -> Operands:
     to = catalog.format(name)
     # Codes, not values: a cut NaN may be an infinity, as it is where bits are dropped.

@@ -305,6 +305,11 @@ class ElementQuestion(Question):
                 edit = functools.partial(causes.edited_code, place=place, change=change)
                 yield Change("operand", edit, f"the {name} {words}", 2 + words.startswith("without its last"))
         yield from causes.leading_ones(names, self.formats)
+        for place, name in enumerate(names if names[1:] else ()):
+            one = functools.partial(causes.passed, place=place)
+            yield Change("operation", one, f"{name} alone, not {self.operation}", 2)
+        if self.operation in ("multiply", "divide") and all(map(has_fields, self.formats[:-1])):
+            yield Change("operation", causes.zero_of_both, "results zero, of the sign of both operands", 2)
         if names[1:]:
             some = self.piece(0, min(self.size, _PIECE))
             differs = differ(self, some.got, self.answer(some)) & self.left(some.places)
