@@ -672,3 +672,11 @@ def test_doubles_are_values_of_blocks_whose_elements_have_no_type(name):
     assert lp.compare(x, values, name).agrees
     with pytest.raises(ValueError, match=r"scales holds? .*float64"):
         lp.compare(x, lp.encode(x, "nvfp4").codes, "nvfp4", scales=np.ones((2, 4)))
+
+
+def test_numbers_of_a_product_are_of_the_format_that_is_said():
+    x = np.ones((2, 8), np.float32)
+    given = {"operation": "dot", "accumulation": "fp32_fma", "source": "e5m2"}
+    assert lp.compare((x, x), np.float32([8, 8]), **given).agrees
+    with pytest.raises(ValueError, match="operand 2 holds numbers that 'e5m2' does not have"):
+        lp.compare((x, x + np.float32(0.1)), np.float32([8, 8]), **given)

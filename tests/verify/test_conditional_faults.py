@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -158,6 +160,12 @@ def test_lines_with_scales_of_tensors_are_judged(packed):
     assert report.compared > 256 * 16
 
 
+def line_of(values, tensor, scale, codes):
+    """Return a line of operands and results of a block with a scale of its tensor."""
+    words = [f"{int(v):08x}" for v in (*values.view(np.uint32), np.float32(tensor).view(np.uint32))]
+    return " ".join([*words, f"{int(scale[0]):02x}", *(f"{code:x}" for code in codes)])
+
+
 def test_elements_by_another_scale_of_the_tensor_are_named_with_their_lanes():
     fmt, lines = lp.block_formats["nvfp4"], []
     drawn = np.random.default_rng(8)
@@ -168,12 +176,79 @@ def test_elements_by_another_scale_of_the_tensor_are_named_with_their_lanes():
         right = lp.encode(x, fmt, tensor_scale=float(tensor))
         other = lp.encode(x, fmt, tensor_scale=cut, scales=right.scales)
         codes = np.where(np.arange(16) >= 12, other.codes, right.codes)
-        for row, scale, found in zip(x, right.scales, codes, strict=True):
-            words = [f"{int(v):08x}" for v in (*row.view(np.uint32), tensor.view(np.uint32))]
-            lines.append(" ".join([*words, f"{int(scale[0]):02x}", *(f"{code:x}" for code in found)]))
+        parts = zip(x, right.scales, codes, strict=True)
+        lines += [line_of(row, tensor, scale, found) for row, scale, found in parts]
     report = compare_block_lines(lines, lp.format("binary32"), fmt, limit=0)
     words = "elements divided by the tensor's scale without its last 16 bits"
     explained(report, f"{words}, where the lane is at least 12")
+
+
+@pytest.mark.parametrize("words", ["of the line before", "without its trailing bits, a power of two"])
+def test_another_scale_of_the_tensor_is_named(words):
+    fmt, drawn = lp.block_formats["nvfp4"], np.random.default_rng(9)
+    tensors = drawn.choice(np.float32([0.0123456, 0.2345, 0.987654, 3.21987, 5.5]), 100)
+    x = drawn.standard_normal((100, 16)).astype(np.float32) * tensors[:, None] * np.float32(300)
+    late = "before" in words
+    others = np.r_[tensors[:1], tensors[:-1]] if late else np.exp2(np.floor(np.log2(tensors)))
+    lines = []
+    for row, tensor, other in zip(x, tensors, others, strict=True):
+        made = lp.encode(row[None], fmt, tensor_scale=float(other))
+        lines.append(line_of(row, tensor, made.scales[0], made.codes[0]))
+    report = compare_block_lines(lines, lp.format("binary32"), fmt, limit=0)
+    explained(report, f"the tensor's scale {words}")
+
+
+def under(x, fmt, scales):
+    """Codes of elements by other scales."""
+    return lp.encode(x, fmt, scales=scales).codes
+
+
+def before(rows):
+    return np.concatenate([rows[:1], rows[:-1]])
+
+
+#: How elements of MXFP8 are made, from values and the right blocks, by what they are named as.
+OF_BLOCKS = {
+    "elements under the scale of their half of the block alone": lambda x, made: (
+        lp.encode(x, dataclasses.replace(made.format, size=16)).codes
+    ),
+    "elements divided by the scale of the block before, where the lane is 7": lambda x, made: np.where(
+        np.arange(32) == 7, under(x, made.format, before(made.scales)), made.codes
+    ),
+}
+
+
+@pytest.mark.parametrize("words", OF_BLOCKS)
+def test_elements_under_another_scale_are_named(words):
+    drawn = np.random.default_rng(10)
+    x = np.ldexp(drawn.standard_normal((300, 32)), drawn.integers(-6, 6, (300, 1))).astype(np.float32)
+    made = lp.encode(x, "mxfp8_e4m3")
+    codes = OF_BLOCKS[words](x, made)
+    report = lp.compare(x, codes, "mxfp8_e4m3", scales=made.scales, limit=0)
+    explained(report, words)
+
+
+def test_an_element_that_is_kept_from_the_block_before_is_named():
+    x = np.random.default_rng(12).standard_normal((300, 32)).astype(np.float32)
+    made = lp.encode(x, "mxfp8_e4m3")
+    codes = made.codes.copy()
+    for row in np.flatnonzero(np.signbit(x[1:, 7])) + 1:
+        codes[row, 7] = codes[row - 1, 7]
+    report = lp.compare(x, codes, "mxfp8_e4m3", scales=made.scales, limit=0)
+    assert report.cause.words.startswith(
+        "elements that are as they came of the block before, under scales that"
+    )
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)
+
+
+def test_special_values_of_one_sign_that_are_numbers_are_named():
+    drawn = np.random.default_rng(11)
+    x = drawn.standard_normal((200, 32)).astype(np.float32)
+    x[::5][np.arange(40), drawn.integers(0, 32, 40)] = -np.inf
+    x[1::5][np.arange(40), drawn.integers(0, 32, 40)] = np.inf
+    made = lp.encode(np.where(x == -np.inf, -(2.0**128), x.astype(np.float64)), "mxfp8_e4m3")
+    report = lp.compare(x, made.codes, "mxfp8_e4m3", scales=made.scales, limit=0)
+    explained(report, "negative NaNs and infinities taken as numbers, of the next exponent")
 
 
 def test_the_length_of_lines_is_checked(tmp_path):

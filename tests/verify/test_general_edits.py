@@ -264,3 +264,26 @@ def test_address_lines_of_a_table_that_are_exchanged_are_named():
         got = lp.cast(taken, "e5m2", "e4m3fn")
         report = lp.compare(codes, got, "e4m3fn", source="e5m2", limit=0)
         named(report, f"the operand with bits 2 and 3 exchanged{', where the result is negative' * negative}")
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        ("add", "operand1 alone, not add, where"),
+        ("multiply", "results zero, of the sign of both operands, where"),
+    ],
+)
+def test_a_bypass_that_comes_before_special_values_is_named(operation, words):
+    special = np.uint16([0, 0x8000, 0x7F80, 0xFF80, *range(0x7FC0, 0x7FC8), 0xFFC1, 0x3F80, 0xC000, 0x0012])
+    drawn = np.random.default_rng(13).integers(0, 0x7F00, (2, 400)).astype(np.uint16)
+    pairs = zip((np.repeat(special, 16), np.tile(special, 16)), drawn, strict=True)
+    x, y = (np.concatenate(pair) for pair in pairs)
+    values = [lp.decode(codes, "bfloat16") for codes in (x, y)]
+    right = getattr(lp, operation)(*values, "bfloat16", dtype=np.uint16)
+    if operation == "add":
+        got = np.where((x & 0x7FFF) == 0x7F80, x, right)
+    else:
+        got = np.where(((x & 0x7FFF) == 0) | ((y & 0x7FFF) == 0), (x ^ y) & 0x8000, right)
+    report = lp.compare((x, y), got, "bfloat16", operation=operation, source="bfloat16", limit=0)
+    assert report.cause.words.startswith(words)
+    assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)

@@ -27,7 +27,7 @@ from lowprec.spec.profiles import Profile
 from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 from lowprec.verify.codes.display import quoted
-from lowprec.verify.codes.values import is_values
+from lowprec.verify.codes.values import is_values, on_grid, words_of
 from lowprec.verify.compare.failures import Failures
 from lowprec.verify.compare.judging import Watch, judge, judge_flags, rank_accumulations, rank_formats
 from lowprec.verify.compare.report import Comparison, Ranked
@@ -194,8 +194,11 @@ def compare(
         others |= {"profile": profile, "rule": rule, "flags": flags}
         _none_of(others, f"says nothing about {operation}, which goes by accumulation=; leave it out")
         for dump, source in zip(dumps, formats, strict=False):
-            if source is not None:
-                _source(dump, source)
+            if source is not None and is_values(dump.dtype, source):
+                if (on_grid(words_of(as_array(dump)), dump.dtype, source) < 0).any():
+                    raise ValueError(
+                        f"{dump} holds numbers that {source.name!r} does not have; leave source= out"
+                    )
         joins = {"addend": addend, "bias": bias, "output_scale": output_scale}
         options: dict[str, Any] = {
             name: None if each is None else _dump(each, name) for name, each in joins.items()

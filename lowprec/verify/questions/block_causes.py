@@ -83,7 +83,10 @@ def operands(dtype: np.dtype[Any]) -> Iterator[Change]:
             yield Change("operand", functools.partial(_through, name=name), f"values rounded to {name} first")
     if dtype == np.float32:
         yield Change("operand", _cut, "values cut off to bfloat16 first, not rounded")
-        yield Change("operand", numbers_beyond, "NaNs and infinities taken as numbers, of the next exponent")
+        for sign, signs in {"": (False, True), "negative ": (True,), "positive ": (False,)}.items():
+            numbers = functools.partial(_numbers_beyond, signs=signs)
+            words = f"{sign}NaNs and infinities taken as numbers, of the next exponent"
+            yield Change("operand", numbers, words, 1 + bool(sign))
         yield Change("operand", _flushed, "subnormal values taken as zeros")
 
 
@@ -100,6 +103,10 @@ def numbers_beyond(values: Array) -> Array:
     words = values.view(np.uint32)
     wide = np.ldexp(((words & 0x7FFFFF) | 0x800000).astype(np.float64), 105)
     return np.where(np.isfinite(values), values, np.where(words >> 31, -wide, wide))
+
+
+def _numbers_beyond(values: Array, signs: tuple[bool, ...]) -> Array:
+    return np.where(np.isin(np.signbit(values), signs), numbers_beyond(values), values)
 
 
 def _flushed(values: Array) -> Array:
@@ -182,6 +189,7 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
         yield Change("made", functools.partial(_positive_nans, fmt=fmt.element), "NaN elements have no sign")
     if fmt.rule.divisor != "binade":
         yield Change("shaping", _by_unrounded, "elements divided by the scale before it is rounded")
+        yield Change("shaping", _by_unlimited, "elements divided by the scale before it is limited")
     if fmt.scale.subnormals:
         low = functools.partial(_low_scales, least=1 << fmt.scale.trailing_bits)
         yield Change("scaling", low, "scales that are subnormal become zero")
@@ -279,6 +287,18 @@ def _by_unrounded(blocks: BlockArray, values: Array) -> BlockArray:
     quotients = np.where(plain, doubles(values) * element.max_finite / np.where(plain, largest, 1), 0)
     made = np.asarray(encode(quotients, element, projection=blocks.format.elements))
     return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes).astype(blocks.codes.dtype))
+
+
+def _by_unlimited(blocks: BlockArray, values: Array) -> BlockArray:
+    """Return elements that are quotients by scales that are rounded and have no largest one."""
+    fmt, tensor = blocks.format, 1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale)
+    largest = of_blocks(blocks, np.abs(doubles(values)), np.max)
+    fraction, exponent = np.frexp(largest / (fmt.element.max_finite * tensor))
+    units = np.ldexp(np.rint(np.ldexp(fraction, fmt.scale.precision)), exponent - fmt.scale.precision)
+    past = np.isfinite(units) & (units > fmt.scale.max_finite)
+    quotients = np.where(past, doubles(values) / np.where(past, units * tensor, 1), 0)
+    made = np.asarray(encode(quotients, fmt.element, projection=fmt.elements))
+    return dataclasses.replace(blocks, codes=np.where(past, made, blocks.codes).astype(blocks.codes.dtype))
 
 
 def _low_scales(blocks: BlockArray, values: Array, least: int) -> BlockArray:

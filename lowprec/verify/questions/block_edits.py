@@ -14,7 +14,7 @@ from lowprec.arrays.convert import encode
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Format
 from lowprec.verify.codes.values import doubles
-from lowprec.verify.questions.block_causes import again, given_scales, under, units_of, with_scales
+from lowprec.verify.questions.block_causes import again, encoded, given_scales, under, units_of, with_scales
 from lowprec.verify.questions.causes import GUARDED, cut_behind_guard, guard_words
 from lowprec.verify.questions.conversion_edits import of_conversions, of_exponents, shifts
 from lowprec.verify.questions.exact_edits import of_exact
@@ -46,6 +46,10 @@ def block_edits(fmt: BlockFormat, source: Format | None) -> Iterator[Change]:
             last = "last bit" if bits == 1 else f"last {bits} bits"
             cut = functools.partial(_by_tensor, bits=bits)
             yield Change("shaping", cut, f"elements divided by the tensor's scale without its {last}", 2)
+    for parts, words in {2: "half", 4: "quarter"}.items() if len(fmt.sizes) == 1 else ():
+        if fmt.sizes[0] % parts == 0 and fmt.sizes[0] > parts:
+            own = functools.partial(_by_parts, parts=parts)
+            yield Change("shaping", own, f"elements under the scale of their {words} of the block alone", 2)
     for words, of_units in single_scale_edits(fmt.scale).items():
         by = functools.partial(_by_units, change=of_units)
         yield Change("shaping", by, f"elements divided by their scales {words}, which are right", 2)
@@ -66,6 +70,14 @@ def _stuck(codes: Array, nan: Array, bit: int, value: int) -> Array:
 def _stuck_under(blocks: BlockArray, values: Array, stuck: Callable[[Array, Array], Array]) -> BlockArray:
     codes = stuck(blocks.scales.astype(np.int64), np.isnan(units_of(blocks.scales, blocks.format)))
     return under(blocks, values, codes)
+
+
+def _by_parts(blocks: BlockArray, values: Array, parts: int) -> BlockArray:
+    """Return the blocks with the elements of smaller blocks, under the same scales."""
+    fmt = blocks.format
+    made = encoded(blocks, values, dataclasses.replace(fmt, size=fmt.sizes[0] // parts))
+    nan = spread(np.isnan(units_of(blocks.scales, fmt)), values.shape, blocks.axes, fmt.sizes)
+    return dataclasses.replace(blocks, codes=np.where(nan, blocks.codes, made.codes))
 
 
 def _by_tensor(blocks: BlockArray, values: Array, bits: int) -> BlockArray:

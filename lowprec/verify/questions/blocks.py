@@ -39,6 +39,7 @@ from lowprec.verify.codes.values import (
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions import block_causes
+from lowprec.verify.questions.block_before import Earlier
 from lowprec.verify.questions.block_causes import SCALE_SHIFT
 from lowprec.verify.questions.block_edits import block_edits
 from lowprec.verify.questions.block_features import of_a_block, of_a_scale, of_one_value, of_rounded_scale
@@ -206,11 +207,9 @@ class BlockQuestion(Question):
 
     def sample(self, different: Array, equal: Array) -> Batch:
         """Return the piece that has the median of the different results."""
-        width = max(math.prod(self.shape[1:]), 1)
-        first = (
-            int(different[different.size // 2]) // width // self._step * self._step if different.size else 0
-        )
-        return self.piece(first, min(first + self._step, self.shape[0]))
+        width, step = max(math.prod(self.shape[1:]), 1), self._step
+        first = int(different[different.size // 2 :][:1].sum()) // width // step * step
+        return self.piece(first, min(first + step, self.shape[0]))
 
     # -- answers --------------------------------------------------------------------------------
 
@@ -249,24 +248,23 @@ class BlockQuestion(Question):
             values = fields["operand"](values)
             own = tensor is not None and not self.given
             tensor = self._tensor_scale(fmt, fields["operand"]) if own else tensor
+        if "late" in fields:
+            late = {"places": batch.places, "numbers": fields["late"]}
+            fields["shaping"] = functools.partial(self._earlier.divided, **late)
         made = self._encoded(values, fmt, axes, tensor, fields)
         if "made" in fields:
             made = fields["made"](made)
         if "former" in fields:
-            made = self._under_former(made, batch)
+            kept, numbers = fields["former"]
+            made = made.reshape(-1) & kept | self._earlier.results(batch.places, numbers) & ~kept
         return made.reshape(-1)
 
-    def _under_former(self, made: Array, batch: Batch) -> Array:
-        """Return answers, each under the received scale of the block before its own."""
-        size = self.format.sizes[0]
-        if self.axes != (len(self.shape) - 1,) or self.shape[-1] % size:
+    @functools.cached_property
+    def _earlier(self) -> Earlier:
+        size, last = self.format.sizes[0], len(self.shape) - 1
+        if self.axes != (last,) or self.shape[last] % size or self.scales is None:
             raise ValueError("blocks do not follow each other")
-        first = np.array([max(int(batch.places[0]) // size - 1, 0)])
-        assert self.scales is not None, "asked of blocks with scales"
-        before = words_of(self.scales.take(first)).astype(np.int64)
-        scales = np.concatenate([before, batch.got.reshape(-1, size)[:-1, 0] >> SCALE_SHIFT])
-        low = made.reshape(-1) & (1 << SCALE_SHIFT) - 1
-        return np.asarray(low | np.repeat(scales, size) << SCALE_SHIFT)
+        return Earlier(self.received, self.scales, self.format)
 
     def _encoded(
         self, values: Array, fmt: BlockFormat, axes: tuple[int, ...], tensor: float | None, fields: Any
@@ -356,9 +354,13 @@ class BlockQuestion(Question):
     def edits(self) -> Iterator[Change]:
         """Yield edits of scales, and moves of elements within their blocks."""
         if self.scales is not None and not self.values:
-            if type(self) is BlockQuestion:  # lines of the subclass have a tensor scale each
-                words = "scales that are as they came of the block before, above elements that are right"
-                yield Change("former", True, words, 2)
+            mask = (1 << SCALE_SHIFT) - 1
+            for block, numbers in {"the block before": False, "the last block without NaN": True}.items():
+                words = f"scales that are as they came of {block}, above elements that are right"
+                yield Change("former", (mask, numbers), words, 2)
+                words = f"elements that are as they came of {block}, under scales that are right"
+                yield Change("former", (~mask, numbers), words, 2)
+                yield Change("late", numbers, f"elements divided by the scale of {block}", 2)
             yield from of_scale_codes(self.format.scale)
             yield from block_edits(self.format, self._source)
             for field, what in {"rounding": "elements", "scale_rounding": "scales"}.items():

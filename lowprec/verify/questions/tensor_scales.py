@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from lowprec.spec.block import BlockFormat
 from lowprec.verify.dumps.files import Dump
 from lowprec.verify.questions.blocks import BlockQuestion
 from lowprec.verify.questions.features import Feature
-from lowprec.verify.questions.question import Array, Batch, Changes
+from lowprec.verify.questions.question import Array, Batch, Change, Changes
 
 __all__ = ["TensorsQuestion"]
 
@@ -25,10 +25,12 @@ class TensorsQuestion(BlockQuestion):
         super().__init__(values, fmt, got, tensor_scale=1.0, **options)
         self.tensors = tensors
 
-    def _parts(self, batch: Batch) -> Iterator[tuple[BlockQuestion, Batch, Array]]:
+    def _parts(
+        self, batch: Batch, change: Callable[[Array], Array] = np.asarray
+    ) -> Iterator[tuple[BlockQuestion, Batch, Array]]:
         """Yield the question of each scale of the tensor, its rows of a batch, and where its results are."""
         places, width = batch.places, self.shape[1]
-        of_rows = self.tensors[places[::width] // width]
+        of_rows = change(self.tensors)[places[::width] // width]
         for scale in np.unique(of_rows):
             rows = of_rows == scale
             here = np.repeat(rows, width)
@@ -38,10 +40,16 @@ class TensorsQuestion(BlockQuestion):
 
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
         """Return what the results must be, or would be."""
-        made = np.empty(batch.got.size, np.int64)
-        for one, part, here in self._parts(batch):
+        made, fields = np.empty(batch.got.size, np.int64), {change.field: change.value for change in changes}
+        for one, part, here in self._parts(batch, fields.get("tensors", np.asarray)):
             made[here] = BlockQuestion.answer(one, part, changes)
         return made
+
+    def changes(self) -> Iterator[Change]:
+        """Yield those of blocks, and other scales of tensors."""
+        yield from super().changes()
+        yield Change("tensors", _late, "the tensor's scale of the line before")
+        yield Change("tensors", _power, "the tensor's scale without its trailing bits, a power of two")
 
     def own_features(self, batch: Batch, want: Array) -> Iterator[Feature]:
         """Yield features of the values, of their blocks, and of quotients."""
@@ -58,3 +66,11 @@ class TensorsQuestion(BlockQuestion):
         for one, part, here in self._parts(batch):
             made[here] = BlockQuestion._values(one, answers[here], part)
         return made
+
+
+def _late(tensors: Array) -> Array:
+    return np.concatenate([tensors[:1], tensors[:-1]])
+
+
+def _power(tensors: Array) -> Array:
+    return np.asarray(np.ldexp(1.0, np.frexp(tensors)[1] - 1))
