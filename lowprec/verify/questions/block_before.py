@@ -1,4 +1,4 @@
-"""What came in the block before each: its elements, and its scale, which registers may keep."""
+"""Results and scales that came in the block before each, which registers may keep."""
 
 from __future__ import annotations
 
