@@ -817,7 +817,7 @@ def test_a_member_is_not_unpacked_beyond_its_size(tmp_path, member):
         ((":nothing",), "the capture has no question 'nothing'; it has cvt_rn_satfinite_e4m3x2_f32, "),
         ((":cvt_rs_satfinite_e4m3x4_f32",), "was skipped on that machine: it needs compute capability 10.0"),
         ((":",), "name a question as "),
-        (("", "--accumulation", "exact"), "--accumulation is for one question of a capture, FILE.npz:NAME; leave it out"),
+        (("", "--accumulation", "exact"), "--accumulation is for one question of a capture, FILE.npz:"),
         (("", "--scale", "2"), "--scale is for other files, and a capture says what it holds; leave it out"),
         (("", "--junit", "x.xml"), "--junit, --html and --baseline are about one question"),
         (("", "--scheduler", "tcp://a:1"), "--scheduler is for files of arrays"),

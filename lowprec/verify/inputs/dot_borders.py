@@ -1,6 +1,7 @@
 """Cases of dot units that random operands seldom make.
 
-They are zeros of large factors, addends far below ties, sums that cancel, and exponents one place apart.
+They are zeros of large factors, addends far below ties, sums that cancel, exponents one place apart, and ties
+of a narrow output.
 
 Notation as in `lowprec.verify.inputs.dots`.
 """
@@ -88,8 +89,24 @@ def _one_place_apart(aim: Any, n: int) -> Terms:
     return np.where(kept, x, 0.0), y, np.ldexp(1.0, top - aim.precision)
 
 
+def _tie_of_output(aim: Any, n: int) -> Terms:
+    """Return an addend between two values of the output, and a product about the last place of the sum."""
+    rows, lane, output = np.arange(n), aim.turns(n), aim.shape.how.output[0]
+    last = aim.random.integers(aim.low, aim.high, n, endpoint=True)
+    most = min(aim.shape.addend.emax, aim.shape.result.emax, output.emax) - 1
+    top = np.minimum(last + aim.precision + rows // aim.lanes % 4 - 1, most)
+    x, y = aim.factors(np.repeat(last[:, None], aim.lanes, 1), 0)
+    kept = np.zeros(x.shape)
+    kept[rows, lane] = x[rows, lane]
+    places = np.ldexp(1.0, 1 - output.precision)
+    halves = 1 + (aim.random.integers(0, 1 << output.trailing_bits, n) + 0.5) * places
+    return kept, y, np.ldexp(aim.signs(n) * halves, top)
+
+
 def borders(aim: Any) -> list[Terms]:
     """Return the cases of each recipe as codes: three for each lane or, of neighbours, six; at least 48."""
     recipes = {_zero_of_large_factors: 3, _far_below_tie: 3, _cancelled_bits: 3, _one_place_apart: 6}
+    if aim.shape.how.output[0].precision < min(aim.shape.addend.precision, aim.precision):
+        recipes[_tie_of_output] = 3
     with np.errstate(all="ignore"):
         return [aim.codes(recipe(aim, max(n * aim.lanes, _LEAST))) for recipe, n in recipes.items()]

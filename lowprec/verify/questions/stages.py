@@ -40,6 +40,7 @@ __all__ = ["OF_A_STEP", "Stages", "fault", "stages_of"]
 #: ends : what is not finite.
 #: settled : what becomes of it.
 #: nan : which NaNs are negative.
+#: output : codes of the last sum, before they are converted to another output format.
 Stages = Mapping[str, Any]
 
 #: Stages of steps: those of operands and scales are the same for all of them.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.verify.questions.largest_exponent import uncounted, zeros_counted
 from lowprec.verify.questions.question import Array, Change
@@ -75,6 +76,25 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
     yield from _of_rounding(window, form)
     yield from of_zeros(window)
     yield from of_ends(addend)
+    yield from _of_conversion(how.total[0] if how.total else form, how.output[0])
+
+
+def _of_conversion(fmt: Format, output: Format) -> Iterator[Change]:
+    """Yield bits of the last sum that the sticky bit of its conversion to a narrow output misses."""
+    lost = fmt.trailing_bits - output.trailing_bits - 1  # behind the guard bit
+    if fmt.exponent_bits != output.exponent_bits or isinstance(output, Codebook):
+        return
+    every = {f"bit {bit}": 1 << bit for bit in range(lost)} | {
+        f"the last {bits} bits": (1 << bits) - 1 for bits in range(2, lost + 1)
+    }
+    for words, bits in every.items():
+        said = f"{words} of sums not seen by the sticky bit of their conversion to {output.name}"
+        yield fault(said, 2, output=partial(_without_bits, fmt=fmt, bits=bits))
+
+
+def _without_bits(codes: Array, fmt: Format, bits: int) -> Array:
+    wide = codes.astype(np.int64)
+    return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~bits, wide).astype(codes.dtype)
 
 
 # -- operands ------------------------------------------------------------------------------------------

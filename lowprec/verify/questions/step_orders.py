@@ -92,6 +92,7 @@ def in_order(
         codes = codes if first else _added((codes, into[0]), (given, into[0]), into)
     result = how.accumulator.result if isinstance(how.accumulator, Window) else how.accumulator
     same = (how.total or result) == how.output
+    codes = stages["output"](codes) if "output" in stages else codes
     return codes if same else np.asarray(cast(codes, fmt, how.output[0], projection=how.output[1]))
 
 
