@@ -77,7 +77,7 @@ def one_of(**said: bool) -> str | None:
 
 
 def refuse(why: str, *names: str) -> None:
-    """Refuse parameters of these names that the command line has, whatever their value; `why` goes on."""
+    """Refuse options and arguments of these names, whatever their value: their name, and then `why`."""
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,9 @@ from lowprec.verify.questions.block_causes import SCALE_SHIFT, under, units_of
 from lowprec.verify.questions.question import Array
 
 __all__ = ["Earlier"]
+
+#: Blocks that are looked through for one whose scale is no NaN, before those of a batch.
+_BACK = 64
 
 
 @dataclass
@@ -42,12 +44,13 @@ class Earlier:
         return replace(under(blocks, values, codes.astype(np.int64)), scales=blocks.scales)
 
     def _blocks(self, places: Array, numbers: bool) -> Array:
+        """Return the number of the block before each."""
         size = math.prod(self.format.sizes)
         before = np.maximum(places[::size] // size - 1, 0)
-        return np.asarray(self._known[before] if numbers else before)
-
-    @functools.cached_property
-    def _known(self) -> Array:
-        """The number of the last block up to each whose scale is no NaN; 0 before the first of them."""
-        nan = np.isnan(units_of(words_of(self.scales.read(0, self.scales.size)), self.format))
-        return np.maximum.accumulate(np.where(nan, 0, np.arange(nan.size)))
+        if not numbers:
+            return np.asarray(before)
+        first = max(int(before.min()) - _BACK, 0)
+        scales = words_of(self.scales.read(first, int(before.max()) + 1))
+        nan = np.isnan(units_of(scales, self.format))
+        known = np.maximum.accumulate(np.where(nan, 0, np.arange(nan.size)))
+        return np.asarray(first + known[before - first])
