@@ -98,13 +98,16 @@ def compare_capture(
     why: bool,
     watch: Callable[[int, int, str], None] | None,
     limit: int | None,
+    junit: Path | None,
     **any_nan: bool,
 ) -> int:
     """Compare and print all questions of a capture, and return the exit code.
 
-    `any_nan`, if it is given, replaces what the capture says itself.
+    `any_nan`, if it is given, replaces what the capture says itself. The JUnit report has a case for each
+    question with an expectation.
     """
     from lowprec.verify.capture.reading import read_capture
+    from lowprec.verify.compare.report_pages import case_of, junit as as_suites
 
     _refuse_others(asked)
     refuse("is for one question of a capture, FILE.npz:NAME", *_INSTEAD)
@@ -122,6 +125,13 @@ def compare_capture(
             reports[name] = str(error)  # such as no accumulation that gives this format
     wanted = [report for name, report in reports.items() if held.questions[name].expects is not None]
     differ = sum(bool(report.mismatches) for report in wanted if not isinstance(report, str))
+    if junit is not None:
+        cases = [
+            case_of(report, name)
+            for name, report in reports.items()
+            if not isinstance(report, str) and held.questions[name].expects is not None
+        ]
+        deliver(as_suites({"lowprec compare": cases}), junit, of=[path])
     if as_json:
         deliver(_json(held, reports) + "\n")
     else:

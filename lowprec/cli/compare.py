@@ -241,11 +241,11 @@ def compare(
             # The second word is an operation, or was meant as one: it is no file's name.
             plain = len(words) > 1 and not set(".:/") & set(words[1]) and not Path(words[1]).exists()
             if captured and words[0].endswith(".npz"):
-                if junit or html or baseline:
+                if html or baseline:
                     raise click.UsageError(
-                        f"--junit, --html and --baseline are about one question: name it as {words[0]}:NAME"
+                        f"--html and --baseline are about one question: name it as {words[0]}:NAME"
                     )
-                options |= of_capture
+                options |= of_capture | {"junit": junit}
                 sys.exit(compare_capture(words[0], asked, as_json=as_json, watch=watch, **options))
             if captured:
                 asked["ulps"] = _ulps(asked["ulps"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from junitparser import JUnitXml
 
 import lowprec as lp
 from lowprec.cli.main import main
@@ -167,3 +168,13 @@ def test_vectors_of_casts_are_judged_by_that_name(tmp_path):
 def test_kernels_are_not_compiled_for_a_folder_that_cannot_keep_them(monkeypatch):
     monkeypatch.setenv("LOWPREC_CACHE_DIR", "/proc/nope")
     assert said("warm", "e4m3fn").startswith("Error: compiled kernels cannot be kept in '/proc/nope': ")
+
+
+@pytest.mark.apart
+def test_the_junit_report_of_a_capture_has_a_case_for_each_expectation(tmp_path):
+    said("compare", CAPTURE, "--no-why", "--junit", tmp_path / "report.xml")
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "report.xml"))
+    questions = lp.read_capture(CAPTURE).questions
+    expected = [name for name, each in questions.items() if each.expects and not each.skipped]
+    assert [case.name for case in suite] == expected
+    assert (suite.tests, suite.failures) == (8, 0)

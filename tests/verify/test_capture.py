@@ -819,7 +819,7 @@ def test_a_member_is_not_unpacked_beyond_its_size(tmp_path, member):
         ((":",), "name a question as "),
         (("", "--accumulation", "exact"), "--accumulation is for one question of a capture, FILE.npz:"),
         (("", "--scale", "2"), "--scale is for other files, and a capture says what it holds; leave it out"),
-        (("", "--junit", "x.xml"), "--junit, --html and --baseline are about one question"),
+        (("", "--html", "x.html"), "--html and --baseline are about one question"),
         (("", "--scheduler", "tcp://a:1"), "--scheduler is for files of arrays"),
     ],
 )

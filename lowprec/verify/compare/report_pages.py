@@ -18,7 +18,7 @@ from lowprec.verify.compare.counts import binned, by_binade
 if TYPE_CHECKING:
     from lowprec.verify.compare.report import Comparison
 
-__all__ = ["Case", "as_html", "as_junit", "junit"]
+__all__ = ["Case", "as_html", "as_junit", "case_of", "junit"]
 
 #: A case of a test report: its name, its group, what failed (message, kind, text) or None, and its output.
 Case: TypeAlias = tuple[str, str, tuple[str, str, str] | None, str]
@@ -149,23 +149,29 @@ def as_junit(report: Comparison, *, excused: bool = False, worse: Sequence[str] 
     >>> 'failures="0"' in as_junit(lp.compare([1.0], lp.encode([1.0], "e5m2"), "e5m2"))
     True
     """
-    failure: tuple[str, str, str] | None = None
-    if not report.agrees:
-        flags = "" if report.flags is None else f"; flags: {report.flags.sum()}"
-        kind = "mismatch" if report.compared else "nothing compared"
-        text = "\n".join([*(f"worse than the baseline: {line}" for line in worse), report.as_text()])
-        failure = (report.sum() + flags, kind, text)
     properties = {}
     if report.budget is not None:
         counts = (("exact", report.exact), ("within", report.spent.within), ("outside", report.mismatches))
         properties = {name: str(count) for name, count in counts}
     if report.names:
         properties["compared"] = ", ".join(report.names)
+    case = case_of(report, report.question, excused=excused, worse=worse)
+    return junit({"lowprec compare": [case]}, properties)
+
+
+def case_of(report: Comparison, name: str, *, excused: bool = False, worse: Sequence[str] = ()) -> Case:
+    """Return the case of one comparison, which has this name; see `as_junit`."""
+    failure: tuple[str, str, str] | None = None
+    if not report.agrees:
+        flags = "" if report.flags is None else f"; flags: {report.flags.sum()}"
+        kind = "mismatch" if report.compared else "nothing compared"
+        text = "\n".join([*(f"worse than the baseline: {line}" for line in worse), report.as_text()])
+        failure = (report.sum() + flags, kind, text)
     said = report.sum() if report.budget is not None else ""
     if excused and failure is not None:
         message, _, text = failure
         failure, said = None, f"no worse than the baseline: {message}\n{text}"
-    return junit({"lowprec compare": [(report.question, "lowprec.compare", failure, said)]}, properties)
+    return name, "lowprec.compare", failure, said
 
 
 def junit(suites: Mapping[str, Iterable[Case]], properties: Mapping[str, str] | None = None) -> str:
