@@ -5,7 +5,7 @@ Floor 3. `kernels.functions` encloses their values.
 
 from __future__ import annotations
 
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from lowprec.arrays.operations import Like, Options, operate, result_type, wante
 from lowprec.arrays.outputs import outputs
 from lowprec.arrays.progress import Progress, reporting
 from lowprec.arrays.random import integers_for, with_integers
-from lowprec.arrays.result_signatures import FunctionOfOne, FunctionOfTwo
+from lowprec.arrays.result_signatures import FunctionOfCoordinates, FunctionOfOne, FunctionOfTwo
 from lowprec.spec import catalog
 from lowprec.spec.functions import FUNCTIONS
 
@@ -113,7 +113,7 @@ def _of_two(name: str) -> FunctionOfTwo:
     return made
 
 
-def _of_coordinates(name: str) -> FunctionOfTwo:
+def _of_coordinates(name: str) -> FunctionOfCoordinates:
     def verb(
         y: npt.ArrayLike,
         x: npt.ArrayLike,
@@ -124,7 +124,8 @@ def _of_coordinates(name: str) -> FunctionOfTwo:
     ) -> Any:
         return _called(name, (y, x), fmt, progress, options)
 
-    return cast(FunctionOfTwo, _documented(name, verb))
+    made: FunctionOfCoordinates = _documented(name, verb)
+    return made
 
 
 def _called(

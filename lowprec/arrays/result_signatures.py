@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dot",
+    "FunctionOfCoordinates",
     "FunctionOfOne",
     "FunctionOfTwo",
     "MatMul",
@@ -307,6 +308,39 @@ class FunctionOfTwo(Verb, Protocol):
     @overload
     def __call__(
         self, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **how: Unpack[_WatchedAnyhow]
+    ) -> Any: ...
+
+
+class FunctionOfCoordinates(Verb, Protocol):
+    """The signature of functions of the coordinates of a point, the second first."""
+
+    @overload
+    def __call__(
+        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: Like, *, out: Out, **how: Unpack[_Watched]
+    ) -> Out: ...
+    @overload
+    def __call__(
+        self, y: Number, x: Number, fmt: Like, *, dtype: As[Element], **how: Unpack[_Watched]
+    ) -> Element: ...
+    @overload
+    def __call__(self, y: Number, x: Number, fmt: SingleName, **how: Unpack[_Watched]) -> np.float32: ...
+    @overload
+    def __call__(self, y: Number, x: Number, fmt: Like, **how: Unpack[_Watched]) -> Value: ...
+    @overload
+    def __call__(
+        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: Like, *, dtype: As[Element], **how: Unpack[_Watched]
+    ) -> npt.NDArray[Element]: ...
+    @overload
+    def __call__(
+        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: SingleName, **how: Unpack[_Watched]
+    ) -> npt.NDArray[np.float32]: ...
+    @overload
+    def __call__(
+        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: Like, **how: Unpack[_Watched]
+    ) -> npt.NDArray[Value]: ...
+    @overload
+    def __call__(
+        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: Like, **how: Unpack[_WatchedAnyhow]
     ) -> Any: ...
 
 

@@ -75,10 +75,9 @@ def _signature(name):
     source = inspect.getsource(inspect.unwrap(getattr(lp, name)))
     found = re.search(r"^@Returns\[(\w+)\]\(\)$", source, re.M)
     if found is None and name in _functions():
-        single = list(inspect.signature(getattr(lp, name)).parameters)[1] == "fmt"
-        return importlib.import_module("lowprec.arrays.result_signatures").__dict__[
-            "FunctionOfOne" if single else "FunctionOfTwo"
-        ]
+        operands = "".join([*inspect.signature(getattr(lp, name)).parameters][:2])
+        kind = {"xfmt": "FunctionOfOne", "xy": "FunctionOfTwo", "yx": "FunctionOfCoordinates"}[operands]
+        return vars(importlib.import_module("lowprec.arrays.result_signatures"))[kind]
     home = sys.modules[inspect.unwrap(getattr(lp, name)).__module__]
     return None if found is None else vars(home)[found[1]]
 
