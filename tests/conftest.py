@@ -11,9 +11,6 @@ from hypothesis import settings
 from lowprec.kernels import engine
 from tests.seconds import seconds
 
-# What comes in sizes of kernels of a request's own is given to them at once.
-engine.PAYS = 0
-
 # Compiling a kernel makes so many objects that last that looking for garbage takes an eighth of the time.
 gc.set_threshold(100_000, 20, 20)
 
@@ -36,6 +33,9 @@ settings.load_profile("deterministic")
 
 #: Kernels against the oracle: of each sixth function one test runs always.
 AGREEMENT = "tests/agreement/"
+#: Results after which a request has kernels of its own. Tests of kernels and what stands apart have them at
+#: once; elsewhere compiling them would take a third of the time of all others.
+PAYS = engine.PAYS
 #: Tests of many parameters, most of which have kernels of their own: one of each function's runs always.
 SAMPLED = (
     AGREEMENT,
@@ -116,6 +116,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for place, item in enumerate(parameters):
             if place not in kept:
                 item.add_marker(pytest.mark.long)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Have kernels of a request's own compiled at once where kernels are tested."""
+    of_kernels = item.nodeid.startswith((AGREEMENT, "tests/kernels/"))
+    engine.PAYS = 0 if of_kernels or item.get_closest_marker("apart") else PAYS
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import lowprec as lp
+from lowprec.kernels.compiling import at_once
 from lowprec.kernels.engine import MANY, lower
 from lowprec.kernels.request import CONVERT, Elementwise
 from lowprec.oracle import convert as oracle
@@ -51,11 +52,12 @@ def test_no_kernel_is_compiled_for_memory_that_is_read_only():
     sample = np.resize(SAMPLE, 2 * MANY)
     locked = sample.copy()
     locked.flags.writeable = False
-    for values in (locked, sample[::2], sample.astype(">f4")):
-        codes = lp.encode(values, E4M3FN)
-        codes.flags.writeable = False
-        lp.decode(codes, E4M3FN)
-        lp.add(values, values, E4M3FN)
+    with at_once():
+        for values in (locked, sample[::2], sample.astype(">f4")):
+            codes = lp.encode(values, E4M3FN)
+            codes.flags.writeable = False
+            lp.decode(codes, E4M3FN)
+            lp.add(values, values, E4M3FN)
     locked.flags.writeable = True
     single, rule = catalog.BINARY32, lp.Projection()
     requests = [Elementwise(CONVERT, (single,), E4M3FN, rule), Elementwise(CONVERT, (E4M3FN,), single, rule)]
