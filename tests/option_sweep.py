@@ -67,7 +67,7 @@ warm fp32_fma --list
 #: Values of options that take one; of each that is not here, a 3.
 VALUES = {
     "--define": "exponent_bits=3,trailing_bits=4,nans=1", "--rounding": "toward_zero",
-    "--saturation": "overflow", "--subnormals": "flush_operands", "--profile": "cuda_satfinite",
+    "--saturation": "overflow", "--subnormals": "flush_results", "--profile": "cuda_satfinite",
     "--rule": "ceil", "--size": "3,5,7", "--as": "json", "--scheduler": "tcp://127.0.0.1:1",
     "--output": "out", "--to": "e5m2", "--from": "e5m2", "--operation": "multiply",
     "--accumulation": "fp32_sequential", "--addend": "add.npy", "--bias": "add.npy",
@@ -89,8 +89,12 @@ SILENT = {
         "--profile",
         "--flags",
     ),
-    "compare": ("--nan", "--subnormals"),  # no NaN and no subnormal number is among what differs
-    "compare add.txt": ("--profile",),  # which is the default there
+    # No NaN differs: formats without, values, and results of which none is a NaN.
+    "compare bx.npy": ("--nan",),
+    "compare x.npy y.npy": ("--nan", "--subnormals"),  # nor is a number subnormal
+    "compare y.npy": ("--nan",),
+    "compare add.txt": ("--nan", "--profile"),  # which is the default there
+    "compare block.txt": ("--nan",),
     "equal": ("--seed",),
     "identify": ("--nan",),
 }
@@ -101,16 +105,18 @@ def prepare() -> None:
     drawn = np.random.default_rng(1)
     x, y, z = drawn.standard_normal((3, 16, 64)).astype(np.float32)
     x[0] *= 300
+    x[1, :2] = np.nan, 1e-3  # a subnormal number of E4M3
     codes, sums = lp.encode(x, "e4m3fn"), lp.add(x, y, "bfloat16", dtype=np.uint16)
-    codes[2:4] ^= 1
+    codes[1:4] ^= np.uint8([[0x80], [1], [1]])
     sums[3:5] ^= 1
-    blocks = lp.encode(x, "mxfp4")
+    blocks = lp.encode(np.nan_to_num(x), "mxfp4")
     product, dots = np.array(lp.matmul(y, y.T[:, :8], "bf16_sequential")), np.array(lp.dot(y, z, "fp32_fma"))
     product[2:4] += 1
     dots[:8] += 1
     held = {
-        "x": x, "y": y, "z": z, "bad": codes, "sum": sums, "bx": x, "bc": np.roll(blocks.codes, 1, 1),
-        "bs": blocks.scales, "yt": np.ascontiguousarray(y.T[:, :8]), "m": product, "d": dots,
+        "x": x, "y": y, "z": z, "bad": codes, "sum": sums, "bx": np.nan_to_num(x),
+        "bc": np.roll(blocks.codes, 1, 1), "bs": blocks.scales, "m": product, "d": dots,
+        "yt": np.ascontiguousarray(y.T[:, :8]),
         "add": np.ones(16, np.float32), "flags": np.zeros(x.shape, np.uint8),
         "random": drawn.integers(0, 1 << 16, x.shape, dtype=np.uint32),
     }  # fmt: skip

@@ -84,6 +84,9 @@ class _SummedAnyhow(_Summed, total=False):
 # -- operations and functions ------------------------------------------------------------------------
 
 
+_Reals = npt.ArrayLike
+
+
 class OfOne(Verb, Protocol):
     """The signature of operations of one number."""
 
@@ -278,13 +281,11 @@ class FunctionOfTwo(Verb, Protocol):
     """The signature of functions of two numbers."""
 
     @overload
-    def __call__(
-        self, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, out: Out, **how: Unpack[_Watched]
-    ) -> Out: ...
+    def __call__(self, x: _Reals, y: _Reals, fmt: Like, *, out: Out, **how: Unpack[_Watched]) -> Out: ...
     @overload
-    def __call__(self, x: Kind, y: Kind | npt.ArrayLike, fmt: Like, **how: Unpack[_Watched]) -> Kind: ...
+    def __call__(self, x: Kind, y: Kind | _Reals, fmt: Like, **how: Unpack[_Watched]) -> Kind: ...
     @overload
-    def __call__(self, x: npt.ArrayLike, y: Kind, fmt: Like, **how: Unpack[_Watched]) -> Kind: ...
+    def __call__(self, x: _Reals, y: Kind, fmt: Like, **how: Unpack[_Watched]) -> Kind: ...
     @overload
     def __call__(
         self, x: Number, y: Number, fmt: Like, *, dtype: As[Element], **how: Unpack[_Watched]
@@ -295,29 +296,27 @@ class FunctionOfTwo(Verb, Protocol):
     def __call__(self, x: Number, y: Number, fmt: Like, **how: Unpack[_Watched]) -> Value: ...
     @overload
     def __call__(
-        self, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, *, dtype: As[Element], **how: Unpack[_Watched]
+        self, x: _Reals, y: _Reals, fmt: Like, *, dtype: As[Element], **how: Unpack[_Watched]
     ) -> npt.NDArray[Element]: ...
     @overload
     def __call__(
-        self, x: npt.ArrayLike, y: npt.ArrayLike, fmt: SingleName, **how: Unpack[_Watched]
+        self, x: _Reals, y: _Reals, fmt: SingleName, **how: Unpack[_Watched]
     ) -> npt.NDArray[np.float32]: ...
     @overload
-    def __call__(
-        self, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **how: Unpack[_Watched]
-    ) -> npt.NDArray[Value]: ...
+    def __call__(self, x: _Reals, y: _Reals, fmt: Like, **how: Unpack[_Watched]) -> npt.NDArray[Value]: ...
     @overload
-    def __call__(
-        self, x: npt.ArrayLike, y: npt.ArrayLike, fmt: Like, **how: Unpack[_WatchedAnyhow]
-    ) -> Any: ...
+    def __call__(self, x: _Reals, y: _Reals, fmt: Like, **how: Unpack[_WatchedAnyhow]) -> Any: ...
 
 
 class FunctionOfCoordinates(Verb, Protocol):
     """The signature of functions of the coordinates of a point, the second first."""
 
     @overload
-    def __call__(
-        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: Like, *, out: Out, **how: Unpack[_Watched]
-    ) -> Out: ...
+    def __call__(self, y: _Reals, x: _Reals, fmt: Like, *, out: Out, **how: Unpack[_Watched]) -> Out: ...
+    @overload
+    def __call__(self, y: Kind, x: Kind | _Reals, fmt: Like, **how: Unpack[_Watched]) -> Kind: ...
+    @overload
+    def __call__(self, y: _Reals, x: Kind, fmt: Like, **how: Unpack[_Watched]) -> Kind: ...
     @overload
     def __call__(
         self, y: Number, x: Number, fmt: Like, *, dtype: As[Element], **how: Unpack[_Watched]
@@ -328,20 +327,16 @@ class FunctionOfCoordinates(Verb, Protocol):
     def __call__(self, y: Number, x: Number, fmt: Like, **how: Unpack[_Watched]) -> Value: ...
     @overload
     def __call__(
-        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: Like, *, dtype: As[Element], **how: Unpack[_Watched]
+        self, y: _Reals, x: _Reals, fmt: Like, *, dtype: As[Element], **how: Unpack[_Watched]
     ) -> npt.NDArray[Element]: ...
     @overload
     def __call__(
-        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: SingleName, **how: Unpack[_Watched]
+        self, y: _Reals, x: _Reals, fmt: SingleName, **how: Unpack[_Watched]
     ) -> npt.NDArray[np.float32]: ...
     @overload
-    def __call__(
-        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: Like, **how: Unpack[_Watched]
-    ) -> npt.NDArray[Value]: ...
+    def __call__(self, y: _Reals, x: _Reals, fmt: Like, **how: Unpack[_Watched]) -> npt.NDArray[Value]: ...
     @overload
-    def __call__(
-        self, y: npt.ArrayLike, x: npt.ArrayLike, fmt: Like, **how: Unpack[_WatchedAnyhow]
-    ) -> Any: ...
+    def __call__(self, y: _Reals, x: _Reals, fmt: Like, **how: Unpack[_WatchedAnyhow]) -> Any: ...
 
 
 class Ulp(Verb, Protocol):

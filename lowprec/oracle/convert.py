@@ -24,7 +24,7 @@ from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import DEFAULT, Projection, Saturation
 from lowprec.spec.rounding import Threshold
 
-__all__ = ["cast", "decode", "encode", "is_subnormal", "position", "project", "steps"]
+__all__ = ["cast", "decode", "encode", "is_subnormal", "largest_magnitude", "position", "project", "steps"]
 
 
 def decode(code: int, fmt: Format) -> Exact:

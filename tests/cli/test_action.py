@@ -136,6 +136,11 @@ def test_compare_fails_passes_and_takes_a_baseline(folder):
     assert (ran.returncode, outputs["junit"]) == (0, "a b.xml")
     assert not next(iter(next(iter(JUnitXml.fromfile(str(folder / "a b.xml")))))).result
 
+    capture = ROOT / "docs" / "examples" / "capture.npz"
+    ran, _, _ = _run(folder, command="compare", arguments=f"'{capture}' --no-why")
+    assert ran.returncode == 0, ran.stderr
+    assert len(next(iter(JUnitXml.fromfile(str(folder / "lowprec-junit.xml"))))) == 8
+
     report = subprocess.run(
         [sys.executable, "-m", "lowprec", "compare", *arguments.split(), "--json"],
         cwd=folder, capture_output=True, check=False,

@@ -156,7 +156,7 @@ def test_operands_are_codes_of_the_format_that_is_defined(tmp_path, monkeypatch)
     words = "compare", "x.npy", "out.npy", "--from", "private", "--to", "binary16", *define
     assert said(*words) == "128 results agree"
     explained = said("explain", "10", "e4m3fn", "--from", "private", "--code", *define)
-    assert f"{lp.decode(np.uint8(16), fmt)}" in explained
+    assert explained.startswith("0.25 ")  # the smallest normal number, by hand
 
 
 def test_vectors_of_casts_are_judged_by_that_name(tmp_path):

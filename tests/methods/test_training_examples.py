@@ -64,7 +64,7 @@ def test_the_page_says_what_training_a_transformer_gives(example):
     assert run.tested == pytest.approx(float(tested), abs=0.03)
 
 
-@pytest.mark.parametrize("name", ["mxfp4", "nvfp4 recipe"])
+@pytest.mark.parametrize("name", ["binary32", "mxfp4", "nvfp4 recipe"])
 def test_the_page_says_what_training_in_nvfp4_gives(example, name):
     """Compare within thousandths: exponentials are the processor's own."""
     module = example["nvfp4_training"]
@@ -75,7 +75,7 @@ def test_the_page_says_what_training_in_nvfp4_gives(example, name):
     assert one == pytest.approx(other, abs=0.02, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["E4M3, E5M2 delayed", "E4M3, E4M3 none"])
+@pytest.mark.parametrize("name", ["E4M3, E5M2 current", "E4M3, E5M2 delayed", "E4M3, E4M3 none"])
 def test_the_page_says_what_training_in_fp8_gives(example, name):
     """Compare within thousandths: exponentials are the processor's own."""
     run = example["fp8_training"].train(example["fp8_training"].ROWS[name], 200)

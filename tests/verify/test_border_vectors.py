@@ -1,5 +1,6 @@
 """Vectors reach borders that random operands seldom reach: judged by fractions, not by the recipes."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -132,3 +133,18 @@ def test_an_operand_two_places_below_the_last_one_changes_a_sum(operation, name)
     small = np.abs(far) >= fmt.trailing_bits + 2
     dropped = verb(np.where(small & (far < 0), 0, x), np.where(small & (far > 0), 0, y), fmt)
     assert np.count_nonzero(verb(x, y, fmt) != dropped) > 1
+
+
+def test_sums_lie_about_ties_of_a_narrow_output():
+    """Find addends half-way between bfloat16s, each beside one product that decides, of either sign."""
+    how = dataclasses.replace(ACCUMULATIONS["fp32_fma"], name="narrow", output="bfloat16", operands="e4m3fn")
+    cases = dots(shape_of(how))
+    tie = cases.addend & 0xFFFF == 0x8000
+    products = [np.asarray(lp.decode(side[tie], "e4m3fn"), np.float64) for side in (cases.x, cases.y)]
+    terms = products[0] * products[1]
+    alone = (terms != 0).sum(1) == 1
+    addends = cases.addend[tie].view(np.float32).astype(np.float64)
+    away = np.sign(terms.sum(1)) * np.sign(addends)
+    assert {1, -1} <= set(away[alone].tolist())
+    below = np.abs(terms.sum(1)) < np.abs(addends) * 2.0**-23
+    assert min((below & alone & (away == sign)).sum() for sign in (1, -1)) > 4

@@ -528,7 +528,7 @@ SMALL = {
 
 @pytest.mark.parametrize("name", SMALL)
 def test_situations_and_distances_follow_from_the_values_of_each_sign(name):
-    """The values are sorted here; both ways to say a situation count magnitudes."""
+    """Hold both ways to say a situation, which count magnitudes, against sorted values."""
     fmt = lp.Format(**{"exponent_bits": 0} | SMALL[name])
     held = np.unique(lp.decode(np.arange(1 << fmt.width, dtype=np.uint8), fmt, dtype=np.float64))
     held = held[np.isfinite(held)]
@@ -554,7 +554,7 @@ def test_situations_and_distances_follow_from_the_values_of_each_sign(name):
 
 
 def test_signs_alone_differ_of_numbers():
-    """A NaN is no zero of the other sign, and two's complement has no bit for the sign."""
+    """Count no NaN as a zero of the other sign, and negated numbers of two's complement."""
     report = lp.compare(np.float32([0, 1, 2]), np.uint8([0x80, 0xC0, 0x48]), "e4m3fnuz")
     assert report.tally.signs == 1
     values = np.float32([-3, 5, 7, -128])

@@ -656,7 +656,7 @@ def test_blocks_of_nothing_are_not_compared(shape):
 
 @pytest.mark.parametrize("name", ["nf4", "posit8", "binary8p3se", "ue4m3", "tf32", "int8f6"])
 def test_doubles_are_values_of_formats_whose_codes_have_no_type(name):
-    """To NumPy no type at all is equal to float64."""
+    """Read float64 as values: to NumPy no type at all is equal to it."""
     x = np.abs(RNG.standard_normal(100))
     values = np.asarray(lp.quantize(x, name)).astype(np.float64)
     assert lp.compare(x, values, name).agrees

@@ -199,7 +199,7 @@ def test_another_scale_of_the_tensor_is_named(words):
 
 
 def under(x, fmt, scales):
-    """Codes of elements by other scales."""
+    """Return codes of elements by other scales."""
     return lp.encode(x, fmt, scales=scales).codes
 
 
@@ -226,6 +226,19 @@ def test_elements_under_another_scale_are_named(words):
     codes = OF_BLOCKS[words](x, made)
     report = lp.compare(x, codes, "mxfp8_e4m3", scales=made.scales, limit=0)
     explained(report, words)
+
+
+def test_elements_by_a_scale_that_has_no_limit_are_named():
+    """Divide by scales of four bits as they are before 448, the largest of E4M3, by hand."""
+    fmt, drawn = lp.block_formats["nvfp4"], np.random.default_rng(15)
+    x = drawn.uniform(1, 2, (300, 16)).astype(np.float32) * np.float32(2.0) ** drawn.integers(8, 13, (300, 1))
+    made = lp.encode(x, fmt, tensor_scale=1.0)
+    fraction, exponent = np.frexp(np.abs(x).max(1, keepdims=True) / 6)
+    scales = np.ldexp(np.rint(fraction * 16), exponent - 4)
+    other = lp.encode(x / scales, "e2m1fn", saturation="finite")
+    codes = np.where(scales > 448, other, made.codes)
+    report = lp.compare(x, codes, fmt, scales=made.scales, tensor_scale=1.0, limit=0)
+    explained(report, "elements divided by the scale before it is limited")
 
 
 def test_an_element_that_is_kept_from_the_block_before_is_named():

@@ -207,7 +207,7 @@ def test_what_cannot_be_compared_is_refused(first, options, words):
 
 
 def test_doubles_are_no_codes_of_formats_whose_codes_have_no_type():
-    """To NumPy no type at all is equal to float64: all that differs was equal in its lowest byte."""
+    """Refuse float64, to which NumPy calls no type at all equal: its lowest bytes were compared."""
     with pytest.raises(ValueError, match="gave elements of float64; codes of 'nf4' are"):
         lp.equal_quantizers(lambda x: lp.quantize(x, "nf4").astype(np.float64), np.negative, "nf4")
     blocks = lp.encode(X, "nvfp4")

@@ -222,6 +222,7 @@ def test_values_come_in_a_format():
     assert "39  0 0111 001" in run("1.06250000001", "e4m3fn").split("\n\n")[1]
     assert "1.0625 = 0x1.1p+0 lies half-way" in run("1.06250000001", "e4m3fn", "--from", "binary32")
     assert run("3f880000", "e4m3fn", "--from", "binary32", "--code") == run("1.0625", "e4m3fn")
+    assert "7f  0 1111 111  nan" in run("-5", "e4m3fn", "--from", "ue4m3").split("\n\n")[1]
     assert run("-1.0625", "e4m3fn").splitlines()[0].startswith("-1.0625 = -0x1.1p+0 lies half-way")
 
 

@@ -213,13 +213,17 @@ def test_numbers_are_taken_apart_alike_by_words_and_by_values(name, monkeypatch)
     assert step_cuts._plain_numbers(values, fmt, fmt.emin) is not None
 
 
-def test_a_bit_that_the_conversion_of_a_sum_misses_is_named():
+@pytest.mark.parametrize("output", ["bfloat16", "binary16"])
+def test_a_bit_that_the_conversion_of_a_sum_misses_is_named(output):
     drawn = np.random.default_rng(14)
     numbers = (np.ldexp(drawn.standard_normal((1500, 4)), drawn.integers(-3, 4, (1500, 4))) for _ in "xy")
     x, y = (lp.quantize(each, "e4m3fn") for each in numbers)
-    how = dataclasses.replace(ACCUMULATIONS["fp32_fma"], name="narrow", output="bfloat16")
-    sums = lp.dot(x, y, "fp32_fma", dtype=np.uint32) & ~np.uint32(1 << 14)
-    got = lp.cast(sums, "binary32", "bfloat16")
+    how = dataclasses.replace(ACCUMULATIONS["fp32_fma"], name="narrow", output=output)
+    bit = {"bfloat16": 14, "binary16": 11}[output]  # the first one behind the guard bit
+    sums = lp.dot(x, y, "fp32_fma", dtype=np.uint32) & ~np.uint32(1 << bit)
+    got = lp.cast(sums, "binary32", output)
     report = lp.compare((x, y), got, operation="dot", accumulation=how, source="e4m3fn", limit=0)
-    assert report.cause.words == "bit 14 of sums not seen by the sticky bit of their conversion to bfloat16"
+    assert (
+        report.cause.words == f"bit {bit} of sums not seen by the sticky bit of their conversion to {output}"
+    )
     assert (report.cause.explained, report.cause.contradicted) == (report.mismatches, 0)

@@ -105,7 +105,7 @@ def compare(
     operation : str, default "convert"
         Or an operation such as "add", "dot" or "matmul".
     source : Format, str or a sequence of them, optional
-        Of operands that are given as codes.
+        Of operands that are given as codes; of "dot" and "matmul" the format that has all their values, too.
     accumulation : Accumulation, LibraryCall or str, optional
         Of "dot" and "matmul". Where it is left out those are ranked whose factors and results fit.
     addend : array_like, optional
@@ -193,7 +193,7 @@ def compare(
         others |= {"rounding": rounding, "saturation": saturation, "projection": projection}
         others |= {"profile": profile, "rule": rule, "flags": flags}
         _none_of(others, f"says nothing about {operation}, which goes by accumulation=; leave it out")
-        for dump, source in zip(dumps, formats, strict=False):
+        for dump, source in zip(dumps, formats, strict=True):
             if source is not None and is_values(dump.dtype, source):
                 if (on_grid(words_of(as_array(dump)), dump.dtype, source) < 0).any():
                     raise ValueError(

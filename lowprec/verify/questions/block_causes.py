@@ -19,6 +19,7 @@ from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes.values import as_doubles, doubles
 from lowprec.verify.questions.question import Array, Change
+from lowprec.verify.questions.situations import continued
 
 __all__ = ["SCALE_SHIFT", "SPECIAL", "elements", "moved", "operands", "orders", "scales", "special_blocks"]
 __all__ += [
@@ -189,7 +190,10 @@ def scales(fmt: BlockFormat) -> Iterator[Change]:
         yield Change("made", functools.partial(_positive_nans, fmt=fmt.element), "NaN elements have no sign")
     if fmt.rule.divisor != "binade":
         yield Change("shaping", _by_unrounded, "elements divided by the scale before it is rounded")
-        yield Change("shaping", _by_unlimited, "elements divided by the scale before it is limited")
+        wide = continued(fmt.scale, 2)
+        if wide is not None:
+            unlimited = functools.partial(_by_unlimited, wide=wide)
+            yield Change("shaping", unlimited, "elements divided by the scale before it is limited")
     if fmt.scale.subnormals:
         low = functools.partial(_low_scales, least=1 << fmt.scale.trailing_bits)
         yield Change("scaling", low, "scales that are subnormal become zero")
@@ -289,12 +293,11 @@ def _by_unrounded(blocks: BlockArray, values: Array) -> BlockArray:
     return dataclasses.replace(blocks, codes=np.where(plain, made, blocks.codes).astype(blocks.codes.dtype))
 
 
-def _by_unlimited(blocks: BlockArray, values: Array) -> BlockArray:
-    """Return elements that are quotients by scales that are rounded and have no largest one."""
+def _by_unlimited(blocks: BlockArray, values: Array, wide: Format) -> BlockArray:
+    """Return elements that are quotients by scales in a format of longer exponents."""
     fmt, tensor = blocks.format, 1.0 if blocks.tensor_scale is None else float(blocks.tensor_scale)
-    largest = of_blocks(blocks, np.abs(doubles(values)), np.max)
-    fraction, exponent = np.frexp(largest / (fmt.element.max_finite * tensor))
-    units = np.ldexp(np.rint(np.ldexp(fraction, fmt.scale.precision)), exponent - fmt.scale.precision)
+    exact = of_blocks(blocks, np.abs(doubles(values)), np.max) / (fmt.element.max_finite * tensor)
+    units = doubles(quantize(exact, wide, rounding=fmt.scales.rounding))
     past = np.isfinite(units) & (units > fmt.scale.max_finite)
     quotients = np.where(past, doubles(values) / np.where(past, units * tensor, 1), 0)
     made = np.asarray(encode(quotients, fmt.element, projection=fmt.elements))

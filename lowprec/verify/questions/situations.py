@@ -19,7 +19,7 @@ from lowprec.kernels.functions.tables import value_at
 from lowprec.kernels.lower.kinds import FINITE, INFINITY
 from lowprec.kernels.modes import usual_modes
 from lowprec.oracle.arith import Result, exact
-from lowprec.oracle.convert import decode, position
+from lowprec.oracle.convert import decode, largest_magnitude, position
 from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.oracle.flags import is_signaling
 from lowprec.spec.catalog import BINARY32
@@ -188,8 +188,8 @@ def situations(
     found = np.where(near == down, np.uint8(_BELOW), np.uint8(_ABOVE))
     found[near != rounded["nearest_away"]] = _TIE
     negative = (up & wide.sign_code) != 0
-    one_more = target.sign is Sign.TWOS_COMPLEMENT and not projection.symmetric
-    largest = target.max_magnitude + (negative & one_more)
+    most, least = (largest_magnitude(side, target, projection) for side in (False, True))
+    largest = np.where(negative, least, most)
     found[above > largest] += _PASSED
     found[down == up] = _EXACT
     found[below > largest] = _OVER

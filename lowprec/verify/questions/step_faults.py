@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lowprec.spec.accumulation import Accumulation, Window
-from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
+from lowprec.verify.questions.features import has_fields
 from lowprec.verify.questions.largest_exponent import uncounted, zeros_counted
 from lowprec.verify.questions.question import Array, Change
 from lowprec.verify.questions.stages import fault
@@ -82,7 +82,7 @@ def step_faults(how: Accumulation, formats: Formats, length: int, *, addend: boo
 def _of_conversion(fmt: Format, output: Format) -> Iterator[Change]:
     """Yield bits of the last sum that the sticky bit of its conversion to a narrow output misses."""
     lost = fmt.trailing_bits - output.trailing_bits - 1  # behind the guard bit
-    if fmt.exponent_bits != output.exponent_bits or isinstance(output, Codebook):
+    if not has_fields(output):
         return
     every = {f"bit {bit}": 1 << bit for bit in range(lost)} | {
         f"the last {bits} bits": (1 << bits) - 1 for bits in range(2, lost + 1)
