@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lowprec.kernels.general.numbers import pick, zeros_above
 from lowprec.kernels.general.rounding import cut, floored
-from lowprec.kernels.general.sums import steps as sum_steps
+from lowprec.kernels.general.sums import closing
 from lowprec.kernels.general.tiles import (
     NUMBERS,
     RANDOM_ROOM,
@@ -41,9 +41,10 @@ from lowprec.kernels.general.windows import (
     ROWS,
     SEEN,
     TOTAL,
+    add,
+    align,
     closer,
     pair_at,
-    steps,
 )
 from lowprec.kernels.jit import helper, in_wide_vectors, jit
 from lowprec.kernels.lower.dot import SOURCE, How, Stages
@@ -87,7 +88,7 @@ def see_overflow(tile: Tile, how: Params) -> None:
     in_wide_vectors()
     words, top = tile.words, how[How.TOP]
     for i in range(tile.count):
-        product = pair_at(words, i, True)
+        product = pair_at(words, i)
         lead = product.exponent + _I(63) - zeros_above(product.significand)
         over = (product.significand != _0) & (lead >= top)
         words[_U(SEEN + i)] |= pick(over, pick(product.negative, MINUS, PLUS), _0)
@@ -131,13 +132,12 @@ def join_sum(tile: Tile, how: Params, drops: bool) -> None:
 
 
 @functools.cache
-def kernel(finite: bool, stochastic: bool) -> Any:
-    """Return the kernel of the machine for such factors and modes of the output; see `windows.kernel`.
+def kernel(stochastic: bool) -> Any:
+    """Return the kernel of the machine for such modes of the output; see `windows.kernel`.
 
     Called as kernel(x, y, blocks, addends, out, how, stages, key, first, columns, paired).
     """
-    _, _, _, align, add, *_ = steps(finite)
-    close, settle = closer(False, stochastic), sum_steps(False, finite, stochastic)[3]
+    close, (_, settle) = closer(stochastic), closing(False, stochastic)
 
     def run(
         x: Words, y: Words, blocks: Any, addends: Words, out: Words, how: Params, stages: Words,
@@ -171,4 +171,4 @@ def kernel(finite: bool, stochastic: bool) -> Any:
             for i in range(count):
                 out[_U(place + i)] = words[_U(X + i)]
 
-    return jit(run, f"machine_{finite:d}{stochastic:d}")
+    return jit(run, f"machine_{stochastic:d}")

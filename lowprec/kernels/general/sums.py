@@ -65,7 +65,7 @@ from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT
 
-__all__ = ["kernel", "serves", "steps"]
+__all__ = ["closing", "kernel", "serves"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
@@ -75,11 +75,10 @@ _0, _63 = _U(0), _I(63)
 
 
 @functools.cache
-def steps(usual: bool, finite: bool, stochastic: bool, wide: bool = False) -> tuple[Any, Any, Any, Any]:
-    """Return the steps that all outputs of a tile take, each compiled as a function.
+def multiplying(usual: bool, finite: bool, stochastic: bool, wide: bool) -> tuple[Any, Any]:
+    """Return the steps of products that all outputs of a tile take, each compiled as a function.
 
-    `fuse` adds products to the sums, `times` makes terms of them, `join` adds terms to the sums and writes
-    their codes, and `settle` rounds the sums and writes theirs. `usual` says that all formats are so to
+    `fuse` adds products to the sums, and `times` makes terms of them. `usual` says that all formats are so to
     `read` and to `project_usual`, `finite` that no factor is an infinity or a NaN. Factors are words of
     `factors`, or if `wide` codes, whose products have two words.
     """
@@ -114,6 +113,14 @@ def steps(usual: bool, finite: bool, stochastic: bool, wide: bool = False) -> tu
             else:
                 store(words, TERMS, i, found.made)
 
+    return helper(fuse, f"sums_fuse_{name}"), helper(times, f"sums_times_{name}")
+
+
+@functools.cache
+def closing(usual: bool, stochastic: bool) -> tuple[Any, Any]:
+    """Return the other steps: `join` adds terms to the sums, `settle` rounds the sums; they write codes."""
+    code_of, name = coder(usual, stochastic), f"{usual:d}{stochastic:d}"
+
     def join(words: Words, count: int, stage: Params) -> None:
         in_wide_vectors()
         target, source = load_target(stage), load_record(Source, stage, SOURCE)
@@ -133,8 +140,7 @@ def steps(usual: bool, finite: bool, stochastic: bool, wide: bool = False) -> tu
             store(words, SUMS, i, read(code, source, usual))
             words[_U(X + i)] = code
 
-    made = [helper(step, f"sums_{step.__name__}_{name}") for step in (fuse, times, join, settle)]
-    return made[0], made[1], made[2], made[3]
+    return helper(join, f"sums_join_{name}"), helper(settle, f"sums_settle_{name}")
 
 
 @inlined
@@ -212,14 +218,15 @@ def numbered(terms: int, size: int, start: int) -> int:
 def kernel(
     usual: bool, finite: bool, stochastic: bool, words_of_terms: int = 0, wide: bool = False
 ) -> Any:  # fmt: skip
-    """Return the kernel of sums for such formats, factors and modes; see `steps`.
+    """Return the kernel of sums for such formats, factors and modes; see `multiplying`.
 
     `words_of_terms` is 0 for products. Terms of blocks have 1 or 2 words, in pairs 1 unless they are rounded.
     Called as kernel(x, y, sources, blocks, addends, out, how, stages, steps, key, first, columns, paired):
     words of `factors`, or codes that `sources` read, shape (K, rows); codes of addends, if any, and of
     outputs, row by row; steps of `additions`.
     """
-    fuse, times, join, settle = steps(usual, finite, stochastic, wide)
+    fuse, times = multiplying(usual, finite, stochastic, wide)
+    join, settle = closing(usual, stochastic)
     terms_of, join_long = block_steps(usual, words_of_terms == 2)
     blocked, name = words_of_terms > 0, f"{usual:d}{finite:d}{stochastic:d}{words_of_terms}{wide:d}"
 

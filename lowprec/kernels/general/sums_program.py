@@ -130,7 +130,6 @@ class Windows(DotProgram):
             how, request.x, request.y, request.addend, request.scales, request.block, tensor
         )
         self._stages = lower_stages(how, request.addend)
-        self._usual = is_usual_sum(how)
 
     def part(
         self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
@@ -143,10 +142,10 @@ class Windows(DotProgram):
             codes = [side[:, order] for side in codes]
         if request.scales is not None:
             scales = [np.asarray(x.scales), np.asarray(y.scales)]
-        sides, finite = words_of(codes, (request.x, request.y))
-        factors, plain = words_of(scales, request.scales or (request.x, request.y))
+        sides, _ = words_of(codes, (request.x, request.y))
+        factors, _ = words_of(scales, request.scales or (request.x, request.y))
         made = np.empty(out.size, np.uint64)
-        windows.kernel(self._usual, finite and plain, request.accumulation.rounds_randomly)(
+        windows.kernel(request.accumulation.rounds_randomly)(
             *sides, *factors, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages,
             np.uint64(key), np.uint64(first), out.shape[1], paired,
         )  # fmt: skip
@@ -168,9 +167,9 @@ class Machine(DotProgram):
         self, x: Rows, y: Rows, addends: Codes, out: Codes, key: int, first: int, paired: bool
     ) -> None:  # fmt: skip
         """Write the codes of all dot products of rows of x and of y, or of row i of both if `paired`."""
-        sides, finite = words_of((x.codes, y.codes), self._formats)
+        sides, _ = words_of((x.codes, y.codes), self._formats)
         made = np.empty(out.size, np.uint64)
-        machines.kernel(finite, self._stochastic)(
+        machines.kernel(self._stochastic)(
             *sides, NO_BLOCKS, addends.reshape(-1), made, self._how, self._stages, np.uint64(key),
             np.uint64(first), out.shape[1], paired,
         )  # fmt: skip

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from lowprec.kernels.general.numbers import Lane, pick, read, zeros_above
 from lowprec.kernels.general.operations import Outcome, bits_of, long_product, serves as serves_operation
 from lowprec.kernels.general.rounding import cut, load_target
-from lowprec.kernels.general.sums import steps as sum_steps
+from lowprec.kernels.general.sums import closing
 from lowprec.kernels.general.tiles import (
     FACTOR_BITS,
     NUMBERS,
@@ -48,7 +48,7 @@ from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.format import Format
 
 __all__ = ["EXPONENT", "MINUS", "NAN", "NOTHING", "PLUS", "ROWS", "SEEN", "TOTAL"]
-__all__ += ["closer", "kernel", "pair_at", "serves", "steps"]
+__all__ += ["add", "align", "closer", "kernel", "pair_at", "serves"]
 
 Words = npt.NDArray[Any]  #: of uint64
 
@@ -79,14 +79,12 @@ class Pair(NamedTuple):
 
 
 @inlined
-def pair_at(words: Words, i: int, finite: bool) -> Pair:
+def pair_at(words: Words, i: int) -> Pair:
     """Return the product of both factors of output i."""
     x, y = words[_U(X + i)], words[_U(Y + i)]
     significand = (x & _LOW) * (y & _LOW)
     negative = (x ^ y) >> _32 & _1 != _0
     exponent = (_I(x) >> _I(40)) + (_I(y) >> _I(40))
-    if finite:
-        return Pair(significand, exponent, negative, True, _0)
     special = (x | y) >> _32 & _SPECIAL != _0
     nan = (x | y) >> _U(34) & _1 != _0
     zero = ((x & _LOW == _0) & (x >> _32 & _SPECIAL == _0)) | ((y & _LOW == _0) & (y >> _32 & _SPECIAL == _0))
@@ -94,111 +92,121 @@ def pair_at(words: Words, i: int, finite: bool) -> Pair:
     return Pair(pick(special, _0, significand), exponent, negative, not special, seen)
 
 
+@helper
+def begin(tile: Tile, how: Params, point: np.int64) -> None:
+    """Align to the running sums alone."""
+    in_wide_vectors()
+    words, lowest = tile.words, how[How.LOWEST]
+    for i in range(tile.count):
+        c = load(words, SUMS, i)
+        counts = (c.significand != _0) & (not c.nan) & (not c.infinite)
+        words[_U(EXPONENT + i)] = _U(max(pick(counts, c.exponent + point, NOTHING), lowest))
+        seen = pick(c.infinite, pick(c.negative, MINUS, PLUS), _0)
+        words[_U(SEEN + i)] = pick(c.nan, NAN, seen)
+
+
+@helper
+def start(tile: Tile, how: Params) -> None:
+    """Cut the running sums."""
+    in_wide_vectors()
+    words, bits, by = tile.words, how[How.FRACTION_BITS], how[How.CUT]
+    for i in range(tile.count):
+        c = load(words, SUMS, i)
+        shift = _I(words[_U(EXPONENT + i)]) - bits - c.exponent
+        significand = pick(c.nan | c.infinite, _0, c.significand)
+        words[_U(TOTAL + i)] = _U(cut(c.negative, significand, shift, by))
+
+
+@helper
+def raise_by(tile: Tile, how: Params) -> None:
+    """Read the scales of products."""
+    in_wide_vectors()
+    words, point = tile.words, how[How.SCALE_POINT]
+    for i in range(tile.count):
+        scales = pair_at(words, i)
+        words[_U(_RAISED + i)] = _U(scales.exponent + point)
+        words[_U(SEEN + i)] |= pick(scales.finite, _0, NAN)
+
+
+@helper
+def align(tile: Tile, how: Params) -> None:
+    """Align to the largest exponent of products, too."""
+    in_wide_vectors()
+    words, point = tile.words, how[How.POINT]
+    for i in range(tile.count):
+        product = pair_at(words, i)
+        exponent = product.exponent + point + _I(words[_U(_RAISED + i)])
+        exponent = pick(product.significand != _0, exponent, NOTHING)
+        words[_U(EXPONENT + i)] = _U(max(_I(words[_U(EXPONENT + i)]), exponent))
+        words[_U(SEEN + i)] |= product.seen
+
+
+@helper
+def add(tile: Tile, how: Params) -> None:
+    """Add products that are cut."""
+    in_wide_vectors()
+    words, bits, by = tile.words, how[How.FRACTION_BITS], how[How.CUT]
+    for i in range(tile.count):
+        product = pair_at(words, i)
+        last = product.exponent + _I(words[_U(_RAISED + i)])
+        shift = _I(words[_U(EXPONENT + i)]) - bits - last
+        words[_U(TOTAL + i)] += _U(cut(product.negative, product.significand, shift, by))
+
+
+@helper
+def open_group(tile: Tile, place: int) -> None:
+    """Begin a sum of products that share a scale."""
+    for i in range(tile.count):
+        tile.words[_U(place + _SUM + i)] = tile.words[_U(place + _SHIFT + i)] = _0
+
+
+@helper
+def add_to_group(tile: Tile, how: Params, place: int) -> None:
+    """Add products, exactly."""
+    in_wide_vectors()
+    words, last = tile.words, how[How.LAST]
+    for i in range(tile.count):
+        product = pair_at(words, i)
+        nothing = product.significand == _0
+        size = product.significand << _U(pick(nothing, _I(0), product.exponent - last))
+        words[_U(place + _SUM + i)] += pick(product.negative, _0 - size, size)
+        marks = words[_U(place + _SHIFT + i)]  # what is seen, and whether any product is not zero
+        words[_U(place + _SHIFT + i)] = marks | product.seen | _U(not nothing) << _3
+
+
+@helper
+def align_group(tile: Tile, how: Params, place: int) -> None:
+    """Read the scales of groups, and align to the largest exponent."""
+    in_wide_vectors()
+    words, point, last = tile.words, how[How.SCALE_POINT], how[How.LAST]
+    for i in range(tile.count):
+        scales, marks = pair_at(words, i), words[_U(place + _SHIFT + i)]
+        nothing = scales.finite & (scales.significand == _0)
+        seen = pick(nothing & (marks & (PLUS | MINUS) != _0), NAN, marks & (NAN | PLUS | MINUS))
+        words[_U(SEEN + i)] |= pick(scales.finite, seen, NAN)
+        counts = scales.finite & (not nothing) & (marks >> _3 != _0)
+        largest = pick(counts, scales.exponent + point, NOTHING)
+        words[_U(EXPONENT + i)] = _U(max(_I(words[_U(EXPONENT + i)]), largest))
+        words[_U(place + _SUM + i)] *= pick(counts, scales.significand, _0)
+        words[_U(place + _SHIFT + i)] = _U(last + scales.exponent)
+
+
+@helper
+def add_group(tile: Tile, how: Params, place: int) -> None:
+    """Add groups that are cut."""
+    in_wide_vectors()
+    words, bits, by = tile.words, how[How.FRACTION_BITS], how[How.CUT]
+    for i in range(tile.count):
+        sum_ = words[_U(place + _SUM + i)]
+        negative = sum_ >> _63 != _0
+        shift = _I(words[_U(EXPONENT + i)]) - bits - _I(words[_U(place + _SHIFT + i)])
+        words[_U(TOTAL + i)] += _U(cut(negative, pick(negative, _0 - sum_, sum_), shift, by))
+
+
 @functools.cache
-def steps(finite: bool) -> tuple[Any, ...]:
-    """Return what all outputs of a tile take in a step, each compiled as a function.
-
-    `begin` aligns to the running sums alone, and `start` cuts them. Of products, `align` takes the largest
-    exponent, and `add` adds what is cut. `raise_by` reads scales of products; `open_group`, `add_to_group`,
-    `align_group` and `add_group` are for products in groups. `finite` says that no factor and no scale is an
-    infinity or a NaN.
-    """
-    name = f"{finite:d}"
-
-    def begin(tile: Tile, how: Params, point: np.int64) -> None:
-        in_wide_vectors()
-        words, lowest = tile.words, how[How.LOWEST]
-        for i in range(tile.count):
-            c = load(words, SUMS, i)
-            counts = (c.significand != _0) & (not c.nan) & (not c.infinite)
-            words[_U(EXPONENT + i)] = _U(max(pick(counts, c.exponent + point, NOTHING), lowest))
-            seen = pick(c.infinite, pick(c.negative, MINUS, PLUS), _0)
-            words[_U(SEEN + i)] = pick(c.nan, NAN, seen)
-
-    def start(tile: Tile, how: Params) -> None:
-        in_wide_vectors()
-        words, bits, by = tile.words, how[How.FRACTION_BITS], how[How.CUT]
-        for i in range(tile.count):
-            c = load(words, SUMS, i)
-            shift = _I(words[_U(EXPONENT + i)]) - bits - c.exponent
-            significand = pick(c.nan | c.infinite, _0, c.significand)
-            words[_U(TOTAL + i)] = _U(cut(c.negative, significand, shift, by))
-
-    def raise_by(tile: Tile, how: Params) -> None:
-        in_wide_vectors()
-        words, point = tile.words, how[How.SCALE_POINT]
-        for i in range(tile.count):
-            scales = pair_at(words, i, finite)
-            words[_U(_RAISED + i)] = _U(scales.exponent + point)
-            words[_U(SEEN + i)] |= pick(scales.finite, _0, NAN)
-
-    def align(tile: Tile, how: Params) -> None:
-        in_wide_vectors()
-        words, point = tile.words, how[How.POINT]
-        for i in range(tile.count):
-            product = pair_at(words, i, finite)
-            exponent = product.exponent + point + _I(words[_U(_RAISED + i)])
-            exponent = pick(product.significand != _0, exponent, NOTHING)
-            words[_U(EXPONENT + i)] = _U(max(_I(words[_U(EXPONENT + i)]), exponent))
-            if not finite:
-                words[_U(SEEN + i)] |= product.seen
-
-    def add(tile: Tile, how: Params) -> None:
-        in_wide_vectors()
-        words, bits, by = tile.words, how[How.FRACTION_BITS], how[How.CUT]
-        for i in range(tile.count):
-            product = pair_at(words, i, finite)
-            last = product.exponent + _I(words[_U(_RAISED + i)])
-            shift = _I(words[_U(EXPONENT + i)]) - bits - last
-            words[_U(TOTAL + i)] += _U(cut(product.negative, product.significand, shift, by))
-
-    def open_group(tile: Tile, place: int) -> None:
-        for i in range(tile.count):
-            tile.words[_U(place + _SUM + i)] = tile.words[_U(place + _SHIFT + i)] = _0
-
-    def add_to_group(tile: Tile, how: Params, place: int) -> None:
-        in_wide_vectors()
-        words, last = tile.words, how[How.LAST]
-        for i in range(tile.count):
-            product = pair_at(words, i, finite)
-            nothing = product.significand == _0
-            size = product.significand << _U(pick(nothing, _I(0), product.exponent - last))
-            words[_U(place + _SUM + i)] += pick(product.negative, _0 - size, size)
-            marks = words[_U(place + _SHIFT + i)]  # what is seen, and whether any product is not zero
-            words[_U(place + _SHIFT + i)] = marks | product.seen | _U(not nothing) << _3
-
-    def align_group(tile: Tile, how: Params, place: int) -> None:
-        in_wide_vectors()
-        words, point, last = tile.words, how[How.SCALE_POINT], how[How.LAST]
-        for i in range(tile.count):
-            scales, marks = pair_at(words, i, finite), words[_U(place + _SHIFT + i)]
-            nothing = scales.finite & (scales.significand == _0)
-            seen = pick(nothing & (marks & (PLUS | MINUS) != _0), NAN, marks & (NAN | PLUS | MINUS))
-            if not finite:
-                words[_U(SEEN + i)] |= pick(scales.finite, seen, NAN)
-            counts = scales.finite & (not nothing) & (marks >> _3 != _0)
-            largest = pick(counts, scales.exponent + point, NOTHING)
-            words[_U(EXPONENT + i)] = _U(max(_I(words[_U(EXPONENT + i)]), largest))
-            words[_U(place + _SUM + i)] *= pick(counts, scales.significand, _0)
-            words[_U(place + _SHIFT + i)] = _U(last + scales.exponent)
-
-    def add_group(tile: Tile, how: Params, place: int) -> None:
-        in_wide_vectors()
-        words, bits, by = tile.words, how[How.FRACTION_BITS], how[How.CUT]
-        for i in range(tile.count):
-            sum_ = words[_U(place + _SUM + i)]
-            negative = sum_ >> _63 != _0
-            shift = _I(words[_U(EXPONENT + i)]) - bits - _I(words[_U(place + _SHIFT + i)])
-            words[_U(TOTAL + i)] += _U(cut(negative, pick(negative, _0 - sum_, sum_), shift, by))
-
-    made = (begin, start, raise_by, align, add, open_group, add_to_group, align_group, add_group)
-    return tuple(helper(step, f"window_{step.__name__}_{name}") for step in made)
-
-
-@functools.cache
-def closer(usual: bool, stochastic: bool) -> Any:
+def closer(stochastic: bool) -> Any:
     """Return what rounds the sums of a step and reads them back."""
-    code_of = coder(usual, stochastic)
+    code_of = coder(False, stochastic)
 
     def close(tile: Tile, how: Params, stage: Params) -> None:
         in_wide_vectors()
@@ -217,12 +225,12 @@ def closer(usual: bool, stochastic: bool) -> Any:
             made = Lane(
                 negative & (not nan), pick(nan, _1, size), exponent, infinite & (not nan), nan, False, False
             )
-            x = read(code_of(Outcome(made, nan, _0), words, i, target), source, usual)
+            x = read(code_of(Outcome(made, nan, _0), words, i, target), source, False)
             zero = (not special) & (not x.nan) & (not x.infinite) & (x.significand == _0) & (minus == _I(0))
             negative = x.negative & (not zero)
             store(words, SUMS, i, Lane(negative, x.significand, x.exponent, x.infinite, x.nan, False, False))
 
-    return helper(close, f"window_close_{usual:d}{stochastic:d}")
+    return helper(close, f"window_close_{stochastic:d}")
 
 
 @helper
@@ -240,17 +248,14 @@ def stretch(tile: Tile, how: Params, downward: bool, late: bool) -> None:
 
 
 @functools.cache
-def kernel(usual: bool, finite: bool, stochastic: bool) -> Any:
-    """Return the kernel of sums in windows for such formats, factors and modes; see `sums.steps`.
+def kernel(stochastic: bool) -> Any:
+    """Return the kernel of sums in windows, one for all formats; see `sums.closing`.
 
     Called as kernel(x, y, x_scales, y_scales, blocks, addends, out, how, stages, key, first, columns,
     paired): words of `factors`, shape (K, rows) and (blocks, rows), in the order in which steps take them;
     codes of addends, if any, and of outputs, row by row.
     """
-    begin, start, raise_by, align, add, open_group, add_to_group, align_group, add_group = steps(finite)
-    close = closer(usual, stochastic)
-    _, _, join, settle = sum_steps(usual, finite, stochastic)
-    name = f"{usual:d}{finite:d}{stochastic:d}"
+    close, (join, settle), name = closer(stochastic), closing(False, stochastic), f"{stochastic:d}"
 
     def by_groups(tile: Tile, scales: Tile, first: int, last: int, how: Params) -> None:
         group, size, place = how[How.GROUP], how[How.BLOCK], ROWS
