@@ -219,8 +219,10 @@ def offset_values(weight: Weight, start: int = 0, stop: int | None = None) -> np
     return weight.scheme.packing.blocks(weight, start, stop).offsets
 
 
-def tensor_scale(weight: Weight) -> npt.NDArray[np.float32] | None:
-    """Return the tensor's scale: one number, or one for each part along the first axis."""
+def tensor_scale(
+    weight: Weight, start: int = 0, stop: int | None = None
+) -> npt.NDArray[np.float32] | None:  # fmt: skip
+    """Return the tensor's scale for these rows: one number, or one for each part along the first axis."""
     if weight.tensor is None:
         return None
     numbers = weight.tensor.read().astype(np.float32).reshape(-1)
@@ -231,7 +233,8 @@ def tensor_scale(weight: Weight) -> npt.NDArray[np.float32] | None:
             f"{weight.tensor.name!r} has {numbers.size} numbers: one is needed, or "
             f"{weight.shape[0]} for {weight.name!r}"
         )
-    return numbers.reshape(-1, *[1] * (len(weight.shape) - 1))
+    parts = numbers.reshape(-1, *[1] * (len(weight.shape) - 1))
+    return parts[slice(*_scale_rows(weight, start, stop))]
 
 
 def check(weight: Weight) -> None:
@@ -282,10 +285,9 @@ def values_of(
         elements += 0  # in whose tables 0 has no sign
     if weight.zeros is not None:
         elements -= for_elements(zero_values(weight, start, stop, kind), elements.shape, weight.sizes)
-    units, tensor = scale_values(weight, start, stop).astype(kind), tensor_scale(weight)
+    units, tensor = scale_values(weight, start, stop).astype(kind), tensor_scale(weight, start, stop)
     if tensor is not None:
         over = tensor.astype(kind)
-        over = over[slice(*_scale_rows(weight, start, stop))] if over.ndim else over
         if weight.scheme.family == "gguf" or weight.scheme.divides and kind == np.float64:
             # The product is exact, and rounded once by the tensor's scale.
             elements *= for_elements(units, elements.shape, weight.sizes)

@@ -93,7 +93,10 @@ def _modules(left: Mapping[str, Entry]) -> dict[str, set[str]]:
 
 
 def _orphans(left: dict[str, Entry], checkpoint: Checkpoint) -> Iterator[Incomplete]:
-    """Yield scales without codes; those beside a weight of wide floats are not needed for its values."""
+    """Yield scales without codes, which no operator of a model takes.
+
+    Those beside a weight of wide floats are not needed for its values.
+    """
     found: dict[str, list[Entry]] = {}
     for name in saved_in(checkpoint.metadata, repr(str(checkpoint.path))).blocks:
         if name not in checkpoint.entries:
@@ -105,7 +108,7 @@ def _orphans(left: dict[str, Entry], checkpoint: Checkpoint) -> Iterator[Incompl
                 of is not None and of.tag in _WIDE
                 for of in (checkpoint.entries.get(stem), checkpoint.entries.get(f"{stem}.weight"))
             )
-            if name.endswith(end) and entry.tag in tags and not wide:
+            if name.endswith(end) and entry.tag in tags and not wide and name not in checkpoint.graph.used:
                 found.setdefault(stem, []).append(entry)
                 break
     for entry, *beside in filter(None, found.values()):

@@ -50,7 +50,7 @@ _ENOUGH = 64
 #: Scales that are E8M0 bytes lie around 127, the code of 1.
 _BYTES_FROM, _BYTES_TO = 64, 160
 _UNCOMPUTED = "it was never computed; export again, or compute it from the source's largest weight"
-_SIGN = "a scale has no sign; a byte with the sign bit set is no UE4M3 scale"
+_SIGN = "a scale has no sign; it was damaged, or written as another type"
 _NESTED_SIGN = (
     "the block is small beside others whose scales share one, and its values change their sign; "
     "quantise the weight without --nested"
@@ -409,7 +409,7 @@ def _least_distance(weight: Weight, wanted: npt.NDArray[np.float64]) -> float:
 def _values(weight: Weight, stop: int | None, changed: str = "") -> npt.NDArray[np.float64] | None:
     """Return the values of the first rows, with a remedy tried; None where it is none for such a weight."""
     codes, units = codes_of(weight, 0, stop), scale_values(weight, 0, stop).astype(np.float64)
-    tensor = tensor_scale(weight)
+    tensor = tensor_scale(weight, 0, stop)
     factor: Any = np.float64(1)
     if tensor is not None:
         factor = 1 / tensor.astype(np.float64) if weight.scheme.divides else tensor / weight.over

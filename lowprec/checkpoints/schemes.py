@@ -360,6 +360,7 @@ SCHEMES: tuple[Scheme, ...] = (
             element=element,
             scale=scale,
             block=block,
+            signed=code_tag in INTEGERS,
         )
         for name, code_tag, scale_tag, tensor, element, scale, block in (
             ("nvfp4", "F4", "F8_E4M3", "_scale_2", "e2m1fn", "ue4m3", (1, 16)),

@@ -92,7 +92,7 @@ def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Fin
             severity: Literal["error", "note"] = "note" if rule in _NOTES else "error"
             yield Finding(rule, weight.name, evidence, _PROBLEMS[rule], severity)
     yield from _maps(weights)
-    yield from () if unknown_method(checkpoint.config) else _lost(weights)
+    yield from () if unknown_method(checkpoint.config) else _lost(checkpoint, weights)
     yield from _zero_points(weights)
     yield from _caches(checkpoint.config, weights)
     yield from _configured(checkpoint.config, weights)
@@ -115,9 +115,10 @@ def _maps(weights: Sequence[Weight]) -> Iterator[Finding]:
                     yield Finding("quant-map", part.name, evidence, remedy, "warning")
 
 
-def _lost(weights: Sequence[Weight]) -> Iterator[Finding]:
+def _lost(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
     for weight in weights:
-        if not weight.is_quantized and weight.problem is None and _LOST.search(weight.name):
+        plain = not weight.is_quantized and weight.problem is None
+        if plain and weight.name not in checkpoint.graph.used and _LOST.search(weight.name):
             evidence = f"no weight uses it: {weight.codes.tag} of shape {list(weight.shape)}"
             yield Finding("orphan-scale", weight.name, evidence, _PROBLEMS["orphan-scale"], "warning")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -296,7 +297,9 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
     sizes = of_node(codes.shape, scales.shape, said.axis, said.size)
     known = INTEGERS.get(codes.tag, "") or (FLOATS.get(codes.tag, "") if codes.bits <= 8 else "")
     wrong = ""
-    if sizes is None or (zeros is not None and zeros.shape != scales.shape):
+    numbers = [] if zeros is None else [math.prod(part.shape) for part in (zeros, scales)]
+    fits = zeros is None or zeros.shape == scales.shape or numbers == [1, 1]
+    if sizes is None or not fits:
         what = "" if zeros is None else f", and zero points of shape {list(zeros.shape)}"
         wrong = (
             f"scales {scales.name} of shape {list(scales.shape)}{what} do not fit {list(codes.shape)} codes "
@@ -313,7 +316,8 @@ def _decoded(name: str, said: Decoded, checkpoint: Checkpoint) -> Weight:
         return replace(weight, problem=("shape", wrong))
     summed = checkpoint.graph.summed.get(name, -1)
     along = tuple(sizes[-2:]) if summed == -1 else tuple(sizes[-2:])[::-1]
-    scheme = replace(ONNX, element=known)
+    # ONNX Runtime's symmetric INT4 gives a scale the sign of the largest value, as ggml does.
+    scheme = replace(ONNX, element=known, signed=codes.tag in INTEGERS)
     for each in SCHEMES:
         parts = (codes.tag,) == each.code_tags and (scales.tag,) == each.scale_tags
         if each.family == ONNX.family and parts and bool(each.tensor) == bool(tensor):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import lowprec as lp
 from lowprec.arrays.packing import swizzle, unswizzle
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
@@ -399,6 +400,20 @@ def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, 
     broken = changed(found, tmp_path / "x.safetensors", change)
     assert _rules(broken) == []
     assert _rules(broken, made) == [rule]
+
+
+def test_large_experts_are_held_against_their_source(tmp_path):
+    """Only their first rows are compared, each with the tensor scale of its own."""
+    values = np.random.default_rng(0).standard_normal((4, 1024, 1024)).astype(np.float32)
+    save_file({"e.weight": values}, tmp_path / "s.safetensors")
+    made = [lp.encode(part, "nvfp4") for part in values]
+    scales = np.stack([part.scales for part in made]).view(ml_dtypes.float8_e4m3fn)
+    parts = {"e.weight": np.stack([part.packed() for part in made]), "e.weight_scale": scales}
+    of = open_checkpoint(tmp_path / "s.safetensors")
+    over = np.float32([part.tensor_scale for part in made])
+    for name, tensor, rules in (("right", over, []), ("wrong", 1 / over, ["scale-inverted"])):
+        save_file(parts | {"e.weight_scale_2": tensor}, tmp_path / f"{name}.safetensors")
+        assert _rules(open_checkpoint(tmp_path / f"{name}.safetensors"), of) == rules
 
 
 @pytest.mark.parametrize(("family", "to"), [("quark", "mxfp4"), ("torchao", "nvfp4"), ("comfyui", "nvfp4")])

@@ -259,7 +259,6 @@ def test_scales_that_do_not_fit_are_a_finding(tmp_path):
     [
         ("scale-nan", "_scale", np.nan, (0, 0)),
         ("scale-zero", "_scale", 0, (3, 1)),
-        ("scale-negative", "_scale", -1, (3, 1)),
         ("scale-infinite", "_scale", np.inf, (3, 1)),
         ("scale-subnormal", "_scale", 1e-40, (3, 1)),
         ("scale-inverted", "_scale", 1e6, ...),
@@ -275,6 +274,18 @@ def test_a_defect_of_scales_is_named(tmp_path, rule, name, number, place):
     onnx.save(model, tmp_path / "bad.onnx")
     (finding,) = lint(open_checkpoint(tmp_path / "bad.onnx"))
     assert (finding.rule, finding.tensor) == (rule, f"m.q.weight{name}")
+
+
+def test_scales_of_floats_have_no_sign(tmp_path):
+    codes, scales = np.ones((4, 8), ml_dtypes.float8_e4m3fn), np.float32([1, -1, 1, 1])
+    node = helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=0)
+    tensors = [helper.make_tensor("q", TensorProto.FLOAT8E4M3FN, codes.shape, codes.tobytes(), raw=True)]
+    tensors.append(numpy_helper.from_array(scales, "s"))
+    outputs = [helper.make_tensor_value_info("w", TensorProto.FLOAT, codes.shape)]
+    graph = helper.make_graph([node], "g", [], outputs, tensors)
+    onnx.save(helper.make_model(graph), tmp_path / "x.onnx")
+    (finding,) = lint(open_checkpoint(tmp_path / "x.onnx"))
+    assert (finding.rule, finding.tensor, finding.severity) == ("scale-negative", "s", "error")
 
 
 def test_graphs_inside_of_nodes_are_noted(tmp_path):
