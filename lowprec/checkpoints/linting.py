@@ -24,6 +24,7 @@ from lowprec.checkpoints.decoding import (
     codes_of,
     offset_values,
     ranges,
+    rows_together,
     scale_values,
     stored_scales,
     tensor_scale,
@@ -370,16 +371,16 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
         shapes = f"{list(weight.value_shape)}, and the source's {list(source.value_shape)}"
         remedy = "name the source of this checkpoint"
         return [Finding("source-shape", weight.name, f"its shape is {shapes}", remedy)]
-    # Scales in tiles belong together: the whole weight where it is small, else its first rows as they are.
+    # Scales in tiles belong together: the whole weight where it is small, else rows as they are.
     small = math.prod(weight.shape) <= PART
-    stop = None if small or weight.is_turned or source.is_turned else next(ranges(weight))[1]
-    wanted = values_of(source, 0, stop, np.float64)
+    rows = (0, None) if small or weight.is_turned or source.is_turned else _largest_rows(weight, source)
+    wanted = values_of(source, *rows, np.float64)
     if weight.scheme.transposed:
         wanted = wanted.swapaxes(-1, -2)
     if wrong := int(np.count_nonzero(~np.isfinite(wanted))):
         evidence, remedy = f"{wrong:,} values of the source are NaN or infinite", "name a source without"
         return [Finding("source-nan", weight.name, evidence, remedy)]
-    as_is = _distance(_values(weight, stop), wanted)
+    as_is = _distance(_values(weight, rows), wanted)
     if as_is < 0.1 or as_is < 1.5 * _least_distance(weight, wanted):
         return []
     tried = {
@@ -391,7 +392,7 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
         "fp8-without-scale": "codes are the values themselves: the scale was not applied when quantising",
     }
     for rule, remedy in tried.items():
-        values = _values(weight, stop, rule) if small or "swizzled" not in rule else None
+        values = _values(weight, rows, rule) if small or "swizzled" not in rule else None
         if values is not None and 4 * (then := _distance(values, wanted)) < as_is:
             evidence = f"the error is {as_is:.3g} of the weight, and {then:.3g} after the remedy"
             return [Finding(rule.split(" ")[0], weight.name, evidence, remedy)]
@@ -400,16 +401,29 @@ def _against(weight: Weight, source: Weight) -> list[Finding]:
     return [Finding("far-from-source", weight.name, evidence, remedy)]
 
 
+def _largest_rows(weight: Weight, source: Weight) -> tuple[int, int | None]:
+    """Return the rows that tell most of a large weight's error: a range whose values are the largest."""
+    parts, sizes = list(ranges(weight, unit=rows_together(source))), []
+    for rows in parts:
+        with np.errstate(over="ignore"):
+            sizes.append(float(np.sum(np.square(values_of(source, *rows, np.float64)))))
+        if not math.isfinite(sizes[-1]):
+            break
+    return parts[int(np.argmax(sizes))]
+
+
 def _least_distance(weight: Weight, wanted: npt.NDArray[np.float64]) -> float:
     """Return the error that the weight's own block format makes; 0 where it has none."""
     fmt = block_format_of(weight, made=True)
     return 0.0 if fmt is None else _distance(encode(wanted, fmt, axis=axes_of(weight, fmt)).values(), wanted)
 
 
-def _values(weight: Weight, stop: int | None, changed: str = "") -> npt.NDArray[np.float64] | None:
-    """Return the values of the first rows, with a remedy tried; None where it is none for such a weight."""
-    codes, units = codes_of(weight, 0, stop), scale_values(weight, 0, stop).astype(np.float64)
-    tensor = tensor_scale(weight, 0, stop)
+def _values(
+    weight: Weight, rows: tuple[int, int | None], changed: str = ""
+) -> npt.NDArray[np.float64] | None:  # fmt: skip
+    """Return the values of some rows, with a remedy tried; None where it is none for such a weight."""
+    codes, units = codes_of(weight, *rows), scale_values(weight, *rows).astype(np.float64)
+    tensor = tensor_scale(weight, *rows)
     factor: Any = np.float64(1)
     if tensor is not None:
         factor = 1 / tensor.astype(np.float64) if weight.scheme.divides else tensor / weight.over
@@ -435,11 +449,11 @@ def _values(weight: Weight, stop: int | None, changed: str = "") -> npt.NDArray[
         units = np.ones_like(units)
     elements = np.asarray(decode(codes, weight.format, dtype=np.float64))
     if weight.zeros is not None:
-        zeros = zero_values(weight, 0, stop, np.float64)
+        zeros = zero_values(weight, *rows, np.float64)
         elements -= for_elements(zeros, elements.shape, weight.sizes)
     with np.errstate(all="ignore"):
         elements *= for_elements(units, elements.shape, weight.sizes) * factor
-    if (offsets := offset_values(weight, 0, stop)) is not None:
+    if (offsets := offset_values(weight, *rows)) is not None:
         elements += for_elements(offsets.astype(np.float64), elements.shape, weight.sizes)
     return elements
 

@@ -356,32 +356,48 @@ def _graph(graph: Any, entries: Mapping[str, Entry]) -> Graph:
         decoded[name] = Decoded(result, codes, scales, zeros, tensor, axis, size, tag)
     decoded = {name: item for name, item in decoded.items() if item.name not in inner}
     summed: dict[str, int] = {}
-    for node in graph.node:
-        flags = {item.name: item.i for item in node.attribute}
-        for place, given in enumerate(node.input[:2] if _is(node, "MatMul") or _is(node, "Gemm") else ()):
-            name = names.get(given, given)
-            if name in entries or name in decoded:
-                flipped = node.op_type == "Gemm" and flags.get("transB" if place else "transA", 0)
-                summed[name] = -1 if bool(place) == bool(flipped) else -2
-        if _is(node, "Conv") and len(node.input) > 1:
-            name = names.get(node.input[1], node.input[1])
-            kernel = entries.get(decoded[name].codes if name in decoded else name)
-            if kernel is not None and len(kernel.shape) == 3:  # outputs, inputs and the kernel
-                summed[name] = -2
     used: dict[str, set[str]] = {}
-    same = dict(names)
+    #: What a result is of, and whether its last two axes are exchanged; None where axes are others.
+    same: dict[str, tuple[str, bool | None]] = {result: (name, False) for result, name in names.items()}
     for node in graph.node:
+        kind = node.op_type if node.domain in _DOMAINS else UNKNOWN
         for place, given in enumerate(node.input):
-            name = same.get(given, given)
+            name, turned = same.get(given, (given, False))
             if name not in entries and name not in decoded:
                 continue
-            if place == 0 and node.op_type in _SAME and node.domain in _DOMAINS:
-                same[node.output[0]] = name
-            else:
-                kind = node.op_type if node.domain in _DOMAINS else UNKNOWN
-                weighs = place in PRODUCTS.get(kind, (place,))
-                used.setdefault(name, set()).add(kind if weighs else f"{kind}'s input {place}")
+            shape = entries[decoded[name].codes if name in decoded else name].shape
+            if place == 0 and kind in _SAME:
+                same[node.output[0]] = name, _turned(node, turned, len(shape))
+                continue
+            weighs = place in PRODUCTS.get(kind, (place,))
+            used.setdefault(name, set()).add(kind if weighs else f"{kind}'s input {place}")
+            along = _summed(node, place, len(shape))
+            if along is not None and turned is not None:
+                summed[name] = -3 - along if turned else along
     return Graph(decoded, summed, undecoded, used)
+
+
+def _turned(node: Any, turned: bool | None, axes: int) -> bool | None:
+    """Return whether an operator that keeps values leaves the last two axes exchanged."""
+    if node.op_type in ("Cast", "Identity") or turned is None:
+        return turned
+    order: list[int] = next(
+        (list(item.ints) for item in node.attribute if item.name == "perm"), [*range(axes)][::-1]
+    )
+    if node.op_type == "Reshape" or axes < 2 or set(order[-2:]) != {axes - 2, axes - 1}:
+        return None
+    exchanges = order[-1] == axes - 2
+    return turned != exchanges
+
+
+def _summed(node: Any, place: int, axes: int) -> int | None:
+    """Return the axis that an operator sums over of this input: -1 or -2; None where it is no product."""
+    flags = {item.name: item.i for item in node.attribute}
+    if any(_is(node, kind) for kind in ("MatMul", "Gemm", "FusedMatMul")) and place < 2:
+        flipped = flags.get("transB" if place else "transA", 0)
+        return -1 if bool(place) == bool(flipped) else -2
+    # A kernel has outputs, inputs and places.
+    return -2 if _is(node, "Conv") and place == 1 and axes == 3 else None
 
 
 def _scales(name: str, made: Mapping[str, Any], entries: Mapping[str, Entry]) -> tuple[str, str, str] | None:

@@ -43,7 +43,8 @@ _SIDE, _COLUMNS = 16, 256
 def encoded(values: Array, fmt: BlockFormat, amax: Any, scales: Array | None = None) -> BlockArray:
     """Encode some rows of a tensor whose largest magnitude is known, as the whole tensor would be.
 
-    The inverse that the tensor's scale is rounded from counts, so `amax` is encoded with them.
+    The inverse that the tensor's scale is rounded from counts, so `amax` is encoded with them; values beyond
+    it are as large.
     """
     rows = np.zeros((_SIDE, *values.shape[1:]), values.dtype)
     rows.reshape(-1)[:1] = amax
@@ -52,7 +53,7 @@ def encoded(values: Array, fmt: BlockFormat, amax: Any, scales: Array | None = N
         over: Any = encode(rows, fmt).tensor_scale
         made = encode(values, fmt, tensor_scale=over, scales=scales)
         return made
-    made = encode(np.concatenate([values, rows]), fmt)
+    made = encode(np.concatenate([np.clip(values, -amax, amax), rows]), fmt)
     return made[: len(values)]
 
 

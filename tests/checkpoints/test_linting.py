@@ -416,6 +416,16 @@ def test_large_experts_are_held_against_their_source(tmp_path):
         assert _rules(open_checkpoint(tmp_path / f"{name}.safetensors"), of) == rules
 
 
+def test_large_weights_are_held_against_the_largest_rows_of_their_source(tmp_path):
+    """The first rows are small, as those of tokens that are hardly used: a scale of all makes them 0."""
+    values = np.random.default_rng(0).standard_normal((4096, 1024)).astype(np.float32)
+    values[:2048] *= 1e-3
+    save_file({"a.weight": values}, tmp_path / "s.safetensors")
+    made = open_checkpoint(tmp_path / "s.safetensors")
+    quantize_checkpoint(made, tmp_path / "x.safetensors", target("compressed-tensors", "int8"))
+    assert _rules(open_checkpoint(tmp_path / "x.safetensors"), made) == []
+
+
 @pytest.mark.parametrize(("family", "to"), [("quark", "mxfp4"), ("torchao", "nvfp4"), ("comfyui", "nvfp4")])
 def test_a_weight_without_rows_is_read_and_has_no_findings(tmp_path, family, to):
     found, _ = quantized(tmp_path, family, to, (256, 512))

@@ -479,6 +479,41 @@ def test_blocks_lie_along_the_axis_that_products_sum_over(tmp_path, family, to):
         assert weight.is_quantized == (weight.name == "b.weight")
 
 
+CAST = {"to": TensorProto.FLOAT}
+
+
+@pytest.mark.parametrize(
+    ("before", "product", "axis"),
+    [
+        ([], ("MatMul", "x v", {}), 0),
+        ([], ("MatMul", "v x", {}), 1),
+        ([], ("Gemm", "x v", {"transB": 1}), 1),
+        ([], ("Gemm", "v x", {"transA": 1}), 0),
+        ([], ("FusedMatMul", "x v", {"transB": 1, "domain": "com.microsoft"}), 1),
+        ([], ("FusedMatMul", "x v", {"domain": "com.microsoft"}), 0),
+        ([("Identity", {})], ("MatMul", "x v", {}), 0),
+        ([("Cast", CAST)], ("MatMul", "x v", {}), 0),
+        ([("Transpose", {})], ("MatMul", "x v", {}), 1),
+        ([("Transpose", {"perm": [0, 1]})], ("MatMul", "x v", {}), 0),
+        ([("Transpose", {"perm": [1, 0]}), ("Cast", CAST)], ("MatMul", "v x", {}), 0),
+        ([("Transpose", {}), ("Transpose", {})], ("Gemm", "x v", {}), 0),
+    ],
+)
+def test_what_only_casts_or_transposes_is_passed_on_the_way_to_a_product(tmp_path, before, product, axis):
+    nodes, given = [], "w"
+    for place, (kind, attributes) in enumerate(before):
+        nodes.append(helper.make_node(kind, [given], [f"v{place}"], **attributes))
+        given = f"v{place}"
+    kind, operands, attributes = product
+    inputs = [given if name == "v" else name for name in operands.split()]
+    nodes.append(helper.make_node(kind, inputs, ["y"], **attributes))
+    tensor = numpy_helper.from_array(np.ones((64, 64), np.float16), "w")
+    onnx.save(_model(nodes, [tensor], []), tmp_path / "x.onnx")
+    quantize_checkpoint(open_checkpoint(tmp_path / "x.onnx"), tmp_path / "o.onnx", target("onnx", "mxfp4"))
+    (weight,) = weights_of(open_checkpoint(tmp_path / "o.onnx"))
+    assert weight.sizes == ((32, 1) if axis == 0 else (1, 32))
+
+
 @pytest.mark.parametrize("to", ["nvfp4", "mxfp4", "mxfp8_e4m3", "int4"])
 def test_a_weight_of_one_row_of_blocks_is_not_cut(tmp_path, monkeypatch, to):
     """Blocks lie along columns for MatMul: in the smallest ranges, results are those of `encode`."""

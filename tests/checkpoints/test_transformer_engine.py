@@ -24,8 +24,10 @@ from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.torch_writing import TorchWriter
+from lowprec.checkpoints.transformer_engine import encoded
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
+from lowprec.spec.catalog import NVFP4
 from lowprec.verify.compare.compare import compare
 from lowprec.verify.dumps.files import open_dump
 from tests.checkpoints.files import changed, quantized, refusal, source
@@ -112,6 +114,16 @@ def test_nvfp4_is_what_the_layout_defines(tmp_path):
     assert np.array_equal(values_of(weight), E2M1[codes] * np.kron(units, np.ones((16, 16), np.float32)))
     with refusal(r"has the scale .* / 2688, which is no float32; use its values"):
         as_blocks(weight)
+
+
+def test_values_beyond_the_amax_of_a_file_are_as_large_as_it():
+    """As of a source that the file was not made of: rows are encoded alike however many go together."""
+    values, amax = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32), np.float32(2)
+    whole = encoded(values, NVFP4, amax)
+    some = [encoded(values[start : start + 16], NVFP4, amax) for start in range(0, 64, 16)]
+    assert np.abs(values).max() > amax
+    assert np.array_equal(whole.codes, np.concatenate([part.codes for part in some]))
+    assert np.array_equal(whole.scales, np.concatenate([part.scales for part in some]))
 
 
 @pytest.mark.parametrize("to", FORMATS)
