@@ -287,11 +287,17 @@ def _of_codes(weight: Weight) -> list[Finding]:
         evidence = f"{along / count:.1%} of blocks of {size} reach {reach}, and all {columns:,} down columns"
         remedy = "scales were computed along the other axis; transpose the weight or quantise along columns"
         return [Finding("scale-axis", weight.codes.name, evidence, remedy, "warning")]
-    if fmt == catalog.E2M1FN and weight.scale == "e8m0fnu" and 50 * most >= 49 * count:
+    if fmt == catalog.E2M1FN and weight.scale == "e8m0fnu" and 50 * most >= 49 * count and _vary(weight):
         evidence = f"{most / count:.0%} of blocks reach {fmt.max_finite:g}, and scales are powers of two"
         remedy = "elements were divided by a scale that was rounded afterwards; quantise again"
         return [Finding("scale-rounded-late", weight.codes.name, evidence, remedy)]
     return []
+
+
+def _vary(weight: Weight) -> bool:
+    """Return whether a twentieth of the scales differ from the usual one; of uniform weights they do not."""
+    _, counts = np.unique(stored_scales(weight), return_counts=True)
+    return bool(20 * counts.max() < 19 * counts.sum())
 
 
 def _of_order(weight: Weight) -> list[Finding]:

@@ -402,6 +402,16 @@ def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, 
     assert _rules(broken, made) == [rule]
 
 
+def test_blocks_of_one_scale_may_all_reach_the_largest_value(tmp_path):
+    """As of weights that are uniform up to a power of two, which PyTorch's layers begin with."""
+    values = np.random.default_rng(0).uniform(-1 / 16, 1 / 16, (256, 256)).astype(np.float32)
+    save_file({"a.weight": values}, tmp_path / "s.safetensors")
+    made = open_checkpoint(tmp_path / "s.safetensors")
+    quantize_checkpoint(made, tmp_path / "x.safetensors", target("compressed-tensors", "mxfp4"))
+    found = open_checkpoint(tmp_path / "x.safetensors")
+    assert _rules(found) == _rules(found, made) == []
+
+
 def test_large_experts_are_held_against_their_source(tmp_path):
     """Only their first rows are compared, each with the tensor scale of its own."""
     values = np.random.default_rng(0).standard_normal((4, 1024, 1024)).astype(np.float32)
