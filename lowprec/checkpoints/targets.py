@@ -73,7 +73,8 @@ _GROUPS = (32, 64, 128)
 #: Weights that stay as they are unless `include` names them.
 EXCLUDED = (
     *("*embed*", "*lm_head*", "*norm*", "*bias*", "*router*", "*.gate.weight"),
-    *("token_embd.*", "output.weight"),
+    *("*wte.weight", "*wpe.weight", "shared.weight"),  # embeddings of GPT-2 and T5
+    *("*token_embd.*", "position_embd.*", "token_types.*", "*.ffn_gate_inp.*", "output.weight"),  # in GGUF
     *("*.exp_avg", "*.exp_avg_sq", "*.max_exp_avg_sq", "*.momentum_buffer"),  # states of torch's optimizers
 )
 

@@ -8,7 +8,8 @@ from safetensors.numpy import save_file
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
-from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.patterns import matching
+from lowprec.checkpoints.quantizing import EXCLUDED, quantize_checkpoint, target
 from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
@@ -301,3 +302,17 @@ def test_a_weight_is_not_read_by_the_name_of_another(tmp_path):
     words = r"'a' would not be read .*: 'a\.weight' would be a part of it or have its name; rename"
     with refusal(words):
         quantize_checkpoint(made, out, target("compressed-tensors", "mxfp4"), include=["a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "stays"),
+    [
+        ("model.embed_tokens.weight", True), ("transformer.wte.weight", True), ("wpe.weight", True),
+        ("shared.weight", True), ("model.layers.0.mlp.shared_experts.up_proj.weight", False),
+        ("token_embd.weight", True), ("position_embd.weight", True), ("token_types.weight", True),
+        ("blk.0.ffn_gate_inp.weight", True), ("blk.0.ffn_gate.weight", False),
+        ("model.layers.0.mlp.gate.weight", True), ("model.layers.0.mlp.gate_proj.weight", False),
+    ],
+)  # fmt: skip
+def test_embeddings_and_routers_stay_by_any_of_their_names(name, stays):
+    assert (matching(name, EXCLUDED) is not None) == stays

@@ -182,3 +182,39 @@ def test_two_weights_of_one_name_are_not_taken_for_each_other(tmp_path):
             run()
     assert open_dump(f"{tmp_path}/two.safetensors:m.weight_scale").shape == (128, 4)
     lint(two)
+
+
+@pytest.mark.parametrize("work", ["dequantize", "convert"])
+def test_a_folder_has_no_weights_that_its_configuration_does_not_tell_of(tmp_path, work):
+    """What loads a model by its configuration would read their codes as values; of one file names tell."""
+    (tmp_path / "s").mkdir()
+    plain(tmp_path / "s")
+    (tmp_path / "s" / "config.json").write_text("{}")
+    quantize_checkpoint(open_checkpoint(tmp_path / "s"), tmp_path / "q", target("quark", "e4m3fn"))
+    found = open_checkpoint(tmp_path / "q")
+    with refusal(
+        "weight 'stays.weight' would stay as it is, in quark fp8, and config.json of 'o' would say .*: "
+        "software that goes by it would read codes as values; convert it too, dequantise it first, or write "
+        "one file, such as 'o.safetensors'"
+    ):
+        WORKS[work](found, tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+    WORKS[work](found, tmp_path / "o.safetensors")
+    before, after = (
+        {weight.name: weight for weight in weights_of(each)}["stays.weight"]
+        for each in (found, open_checkpoint(tmp_path / "o.safetensors"))
+    )
+    assert after.is_quantized
+    assert np.array_equal(values_of(after), values_of(before))
+
+
+def test_weights_of_the_same_scheme_are_not_said_to_be_unquantised(tmp_path):
+    (tmp_path / "s").mkdir()
+    plain(tmp_path / "s")
+    (tmp_path / "s" / "config.json").write_text("{}")
+    how = target("quark", "e4m3fn")
+    quantize_checkpoint(open_checkpoint(tmp_path / "s"), tmp_path / "q", how, include=["stays*"])
+    quantize_checkpoint(open_checkpoint(tmp_path / "q"), tmp_path / "o", how, include=["goes*"])
+    config = json.loads((tmp_path / "o" / "config.json").read_text())["quantization_config"]
+    assert config["exclude"] == []
+    assert lint(open_checkpoint(tmp_path / "o")) == ()
