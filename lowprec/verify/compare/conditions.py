@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lowprec.verify.compare.cause import Conditional, Examples
 from lowprec.verify.compare.part_rules import of_parts
-from lowprec.verify.compare.rules import Rule, entries, is_whole, learn
+from lowprec.verify.compare.rules import Rule, entries, is_whole, learn, of_classes
 from lowprec.verify.questions.features import Feature, has_fields
 from lowprec.verify.questions.former import last_loaded
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question, excluded
@@ -42,6 +42,8 @@ _FIRST = 8
 _REPAIRED = 64
 #: Lines back to which a register may keep its value, less one, and times that the rule is learnt of these.
 _LAGS, _HELD = 7, 3
+#: Classes and statements that may say where a register keeps its value, at most.
+_COVERING = 8
 #: Examples of each kind in a report, at most.
 _LINES = 3
 #: Fields of changes that edit results; others change the question.
@@ -245,17 +247,43 @@ def _held(
         found = np.flatnonzero(left & agrees(batch, of(np.maximum(every - lag, 0))))
         shown[np.concatenate([found - by for by in range(lag)])] = True
         left[found] = False
+
+    def kept(held: Mask, taken: Mask) -> Changes:
+        return of(np.where(taken, last_loaded(held), every))
+
+    def missed(changes: Changes) -> int:
+        return int(np.count_nonzero(~agrees(batch, changes)[judged.wrong | judged.right]))
+
+    def told(changes: Changes, rule: Rule, taken: str = "") -> Conditional:
+        return Conditional(None, changes, f"{change.words}{taken}, and kept, where {rule}", Examples((), ()))
+
     held = np.zeros(every.size, bool)
     for _ in range(_HELD):
         spoilt = judged.right & ~agrees(batch, of(last_loaded(held)))
         rule = rules(shown, spoilt & ~shown)
         if rule is None:
-            return None
+            break
         held = rule.where(features)
-        kept = of(np.where(held, last_loaded(held), every))
-        if agrees(batch, kept)[judged.wrong | judged.right].all():
-            words = f"{change.words}, and kept, where {rule}"
-            return Conditional(None, kept, words, Examples((), ()))
+        if not missed(made := kept(held, held)):
+            return told(made, rule)
+    # Where long runs of lines load nothing, nearer lines may have the same value.
+    classes = list(of_classes(features))
+    masks = [rule.where(features) for rule in classes]
+    order = sorted(range(len(classes)), key=lambda place: int(masks[place].sum()))
+    tried: list[tuple[int, int]] = []
+    for place in [place for place in order if masks[place][judged.wrong].all()][:_COVERING]:
+        over = missed(made := kept(masks[place], masks[place]))
+        if not over:
+            return told(made, classes[place])
+        tried.append((over, place))
+    over, place = min(tried, default=(every.size, 0))
+    # Others may neither load the register nor take what it holds.
+    for other in order if over < np.count_nonzero(judged.wrong) else ():
+        if not missed(made := kept(masks[place] | masks[other], masks[place])):
+            either = replace(
+                classes[place], alternatives=classes[place].alternatives + classes[other].alternatives
+            )
+            return told(made, either, f", where {classes[place]}")
     return None
 
 

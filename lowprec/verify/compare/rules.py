@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -134,6 +134,14 @@ class Rule:
 
     def __str__(self) -> str:
         return ", or where ".join(" and ".join(map(str, _joined(each))) for each in self.alternatives)
+
+
+def of_classes(features: Sequence[Feature]) -> Iterator[Rule]:
+    """Yield rules of one class, or of one statement."""
+    for feature in features:
+        plain = feature.values.dtype == bool
+        for value, label in [(1, "")] * plain or enumerate(feature.labels):
+            yield Rule(((Condition(feature.name, "=", value, label=label, statement=plain),),))
 
 
 def _joined(together: Sequence[Condition]) -> list[Condition]:

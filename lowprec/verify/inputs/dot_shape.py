@@ -5,6 +5,7 @@ Notation as in `lowprec.verify.inputs.dots`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,6 +114,8 @@ def shape_of(
     own = max(_MACHINES.get(how.machine, _PLAIN), 2 * how.term)
     if isinstance(window, Window):
         own = max(window.step * (2 if window.groups == "alternate_pairs" else 1), how.order.size)
+    if how.scale is not None:
+        own = math.lcm(own, how.scale[1])
     count = own if lanes is None else lanes
     if not 1 <= count <= 4096:
         raise ValueError(f"{count} lanes are too many for vectors, or none; give a length of 1 to 4,096")

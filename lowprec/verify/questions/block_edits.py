@@ -53,6 +53,9 @@ def block_edits(fmt: BlockFormat, source: Format | None) -> Iterator[Change]:
     for words, of_units in single_scale_edits(fmt.scale).items():
         by = functools.partial(_by_units, change=of_units)
         yield Change("shaping", by, f"elements divided by their scales {words}, which are right", 2)
+    if fmt.scale.subnormals:
+        words = "elements divided by scales that are zero have the largest magnitude, and zeros are zero"
+        yield Change("shaping", _by_zero, words, 2)
     power = not fmt.scale.trailing_bits and not fmt.scale.subnormals
     if not power:
         yield from _of_reciprocals(fmt.scale)
@@ -120,7 +123,15 @@ def _by_units(blocks: BlockArray, values: Array, change: Callable[[Array], Array
     """Return the blocks with quotients by changed scales, under the same scales."""
     units = units_of(blocks.scales, blocks.format)
     with np.errstate(all="ignore"):
-        return _divided(blocks, values, np.asarray(change(units)))
+        by = np.asarray(change(units))
+        made = _divided(blocks, values, by)
+    same = spread(by == units, values.shape, blocks.axes, blocks.format.sizes)
+    return dataclasses.replace(blocks, codes=np.where(same, blocks.codes, made.codes))
+
+
+def _by_zero(blocks: BlockArray, values: Array) -> BlockArray:
+    """Return the blocks with quotients by scales of zero, which are beyond every number."""
+    return _divided(blocks, values, units_of(blocks.scales, blocks.format))
 
 
 def _of_reciprocals(scale: Format) -> Iterator[Change]:

@@ -81,8 +81,13 @@ def of_addends(dtype: np.dtype[Any]) -> Iterator[Change]:
     if fmt is not None and fmt.width <= 32:
         for words, on_code in _of_bits(fmt):
             changes[words] = functools.partial(on_codes, fmt=fmt, change=on_code)
+    changes["infinite where it is NaN"] = _nan_as_infinity
     for words, change in changes.items():
         yield Change("addend", of_addend(change), f"the addend {words}")
+
+
+def _nan_as_infinity(values: Array) -> Array:
+    return np.where(np.isnan(values), np.copysign(np.array(math.inf, values.dtype), values), values)
 
 
 def _rounded(values: Array, name: str, rounding: str = "nearest_even") -> Array:

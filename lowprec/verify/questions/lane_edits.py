@@ -99,10 +99,12 @@ def shown_edits(
         ("fault", "lane", counts[0], (*edits.lane_edits(formats), *edits.lane_moves())),
         ("former", "lane", counts[0], former.of_lanes()),
     ]
+    groups = 1
     if stepped:
         terms, few_lanes = folded(how), counts[0] <= _FEW_LANES
         window = terms.accumulator if isinstance(terms.accumulator, Window) else None
         count = counts[1] if window is None else min(counts[1], window.step)
+        groups = how.accumulator.group if isinstance(how.accumulator, Window) else how.term
         some = question.sample(np.sort(wrong[:_CODES]), whole.places[:0])
         fewest = question.sample(some.places[:_ENTRIES], whole.places[:0])
         seen = _seen(question, some)
@@ -142,7 +144,8 @@ def shown_edits(
     for stage, unit, count, found in stages:
         least = _IN_STEPS if stage == "running" and how.term > 1 else _NEARLY
         every = np.arange(count)
-        runs = _runs(count)
+        # The products of a group have one scale.
+        runs = _runs(count, groups) if stage == "scale_lanes" else _runs(count)
         # All runs at once: each has its own copy of the few results.
         fewer = few.places[: max(_COPIES // max(len(runs), 1), 1)]
         copies = rows(np.tile(fewer, len(runs)))
@@ -226,11 +229,16 @@ def _of_nodes(
 
 
 def _runs(count: int, least: int = 1) -> list[Array]:
-    """Return the halves, quarters, eighths of lanes, down to runs of `least`, and every 2nd, 4th and 8th."""
+    """Return the halves, quarters, eighths of lanes, down to runs of `least`, and every 2nd, 4th and 8th.
+
+    Of runs of more than two there are no such steps.
+    """
     every = np.arange(count)
     sizes = [1 << bits for bits in range(count.bit_length()) if least <= 1 << bits < count]
     runs = [every[first : first + size] for size in sizes for first in range(0, count, size)]
-    return runs + [every[first::step] for step in _STRIDES if count > 2 * step for first in range(step)]
+    return runs + [
+        every[first::step] for step in _STRIDES if count > 2 * step and least < 3 for first in range(step)
+    ]
 
 
 # -- codes and products that are read as others --------------------------------------------------------

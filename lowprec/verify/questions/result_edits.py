@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -177,6 +178,10 @@ def moves(size: int) -> dict[str, Array]:
         "in reverse": size - 1 - lane,
         "in halves exchanged": (lane + size // 2) % size,
     }
+    if size & size - 1 == 0:
+        for bit, value in itertools.product(range(size.bit_length() - 1), (0, 1)):
+            words = f"with bit {bit} of the lane's number read as {value}"
+            found[words] = lane & ~(1 << bit) | value << bit
     return found | ({"exchanged in pairs": lane ^ 1} if size % 2 == 0 else {})
 
 

@@ -48,6 +48,8 @@ _STEPS = 16
 _BEHIND = 4
 #: Places below the largest exponent at which terms may be cut.
 _BELOW = 8, 49
+#: Last bits of rounded sums that may be lost.
+_LOST = 8
 #: Terms of a step by words: whether they may be products, and running sums.
 _SOME_TERMS = {"terms": (True, True), "products": (True, False), "running sums": (False, True)}
 #: Places of shifts from which on terms may be lost.
@@ -326,9 +328,11 @@ def of_rounding(fmt: Format) -> Iterator[Change]:
     for words, by in {"half": -1, "twice": 1}.items():
         yield fault(f"sums {words} as large", 2, before=functools.partial(_moved, by=by))
     yield fault("sums negated", 2, before=lambda sums: sums._replace(negative=~sums.negative))
-    for value in (0, 1):
-        last = functools.partial(_last_bit, value=value)
-        yield fault(f"the last bit of rounded sums read as {value}", 2, after=last)
+    for bits in range(1, min(_LOST, fmt.trailing_bits) + 1):
+        words = "last bit" if bits == 1 else f"last {bits} bits"
+        for value in (0, 1) if bits == 1 else (0,):
+            last = functools.partial(_last_bits, bits=bits, value=value)
+            yield fault(f"the {words} of rounded sums read as {value}", 2, after=last)
     if fmt.infinity:
         yield fault("sums that overflow are the largest number", 2, after=_saturated)
     if fmt.infinity:
@@ -344,9 +348,9 @@ def _moved(sums: Sum, by: int) -> Sum:
     return sums._replace(last=sums.last + by)
 
 
-def _last_bit(codes: Array, sums: Sum, fmt: Format, value: int) -> Array:
+def _last_bits(codes: Array, sums: Sum, fmt: Format, bits: int, value: int) -> Array:
     wide = codes.astype(np.int64)
-    return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide & ~1 | value, wide)
+    return np.where(wide & fmt.sign_code - 1 <= fmt.max_magnitude, wide >> bits << bits | value, wide)
 
 
 def _saturated(codes: Array, sums: Any, fmt: Format) -> Array:
