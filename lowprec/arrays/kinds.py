@@ -48,7 +48,8 @@ def is_outside(values: object) -> bool:
 
 def brings_dtype(values: object) -> bool:
     """Return whether values had a type before they became an array: no list, and no Python number."""
-    return hasattr(values, "dtype") or hasattr(values, "__dlpack__") or is_frame(values)
+    brings = ("dtype", "__dlpack__", "__arrow_c_array__", "__arrow_c_stream__")
+    return any(hasattr(values, name) for name in brings) or is_frame(values)
 
 
 def tensor_of(array: Array, device: Any = "cpu") -> Any:

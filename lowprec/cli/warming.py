@@ -75,7 +75,7 @@ def calls(
     formats = [each for each in specifications if isinstance(each, Format)]
     found: list[Call] = []
     for specification in specifications:
-        kind = type(specification)
+        kind = next(kind for kind in _USUAL if isinstance(specification, kind))
         wanted = [verb for verb in chosen or _USUAL[kind] if verb in _POSSIBLE[kind]]
         if not wanted:
             raise ValueError(f"{specification.name!r} has none of the verbs {', '.join(chosen)}")
@@ -93,7 +93,8 @@ def _of_verb(
     home = next(module for module in (convert, arith, dot) if hasattr(module, verb))
     function = getattr(home, verb)
     if isinstance(of, Accumulation):
-        yield Call(f"{verb} {of.name}", lambda: function(*_factors(of, verb), of))
+        keys = {"rng": 0} if of.rounds_randomly else {}
+        yield Call(f"{verb} {of.name}", lambda: function(*_factors(of, verb), of, **keys))
         return
     if verb == "decode":
         name = f"decode {of.name}"
@@ -152,11 +153,14 @@ def _shape(of: BlockFormat) -> tuple[tuple[int, ...], int | tuple[int, int]]:
 
 
 def _factors(how: Accumulation, verb: str) -> list[Any]:
-    """Return the operands of a product: ones, in blocks where the accumulation takes blocks."""
+    """Return the operands of a product: ones, or what is next to them; in blocks where these are taken."""
     shapes = ((1, 64), (1, 64) if verb == "dot" else (64, 1))
     sides: list[Any] = [np.ones(shape, np.float32) for shape in shapes]
-    if how.scale is None or how.operands is None:
+    if how.operands is None:
         return sides
+    if how.scale is None:
+        pairs = zip(sides, how.operands, strict=True)
+        return [convert.quantize(side, element, saturation="finite") for side, element in pairs]
     scale, size = how.scale
     for place, element in enumerate(how.operands):
         fmt = BlockFormat(name="factor", element=element, scale=scale, size=size)

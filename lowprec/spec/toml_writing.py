@@ -199,7 +199,8 @@ def _name_of(fmt: Format, private: dict[str, Specification]) -> str:
     if known == fmt:
         return fmt.name
     numbered = (f"{fmt.name}_{number}" for number in itertools.count(2))
-    names = itertools.chain([fmt.name] if known is None else [], numbered)
+    is_free = known is None and fmt.name != "none"  # which is read as no format
+    names = itertools.chain([fmt.name] if is_free else [], numbered)
     return next(name for name in names if private.setdefault(name, fmt) == fmt)
 
 

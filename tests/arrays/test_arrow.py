@@ -52,6 +52,25 @@ def test_whole_integers_of_arrow_are_rounded_once():
     assert lp.encode([pa.array([INTEGER, 3])], "binary32").tolist() == [[0x5D800001, 0x40400000]]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["chunks", "table", "batch"])
+def test_values_of_chunks_and_tables_keep_their_type(kind, dtype):
+    """As those of an array of Arrow do; block formats divide float64 by float64."""
+    x = np.random.default_rng(0).standard_normal((32, 2)).astype(dtype)
+    if kind == "chunks":
+        x, given = x[:, 0], pa.chunked_array([pa.array(x[:16, 0]), pa.array(x[16:, 0])])
+    else:
+        columns = {"a": x[:, 0].copy(), "b": x[:, 1].copy()}
+        given = pa.table(columns) if kind == "table" else pa.RecordBatch.from_pydict(columns)
+    for found, wanted in (
+        (lp.quantize(given, "e4m3fn"), lp.quantize(x, "e4m3fn")),
+        (lp.quantize(given, "nvfp4", axis=0), lp.quantize(x, "nvfp4", axis=0)),
+        (lp.add(given, given, "binary16"), lp.add(x, x, "binary16")),
+    ):
+        assert found.dtype == wanted.dtype
+        assert np.array_equal(found, wanted)
+
+
 @pytest.mark.parametrize(
     ("values", "dtype", "wanted"),
     [

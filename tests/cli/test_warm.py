@@ -20,8 +20,9 @@ compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is
 
 
 def test_all_that_has_a_name_has_calls():
-    """Three of each format and block format, two of each accumulation, by names of their own."""
+    """Three of each format, codebook and block format, two of each accumulation, by names of their own."""
     named = [*lp.formats.values(), *lp.block_formats.values()], list(lp.accumulations.values())
+    named[0].extend(lp.format(name) for name in ("nf4", "posit8") if name not in lp.formats)
     words = [call.words for call in warm.calls([*named[0], *named[1]])]
     assert len(words) == len(set(words)) == 3 * len(named[0]) + 2 * len(named[1])
 
@@ -37,6 +38,28 @@ def test_the_calls_are_those_that_are_asked_for():
         "encode bfloat16 to e4m3fn, with flags",
         "encode float32 to e4m3fn, stochastic(8), with flags",
     ]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lp.Accumulation(accumulator=("binary32", "stochastic(8)"), output="binary32"),
+        lp.Accumulation(
+            operands=lp.Format(name="far", exponent_bits=3, trailing_bits=2, bias=-8),
+            accumulator="binary32",
+            output="binary32",
+        ),
+        lp.Accumulation(
+            operands=lp.Format(name="near", exponent_bits=3, trailing_bits=2, bias=90),
+            accumulator="binary32",
+            output="binary32",
+        ),
+    ],
+    ids=["random integers", "no operand as small as 1", "none as large"],
+)
+def test_sums_of_every_kind_are_warmed(how):
+    for call in warm.calls([how]):
+        call.run()
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,12 @@ def test_private_objects_named_like_fields_come_back():
         assert from_toml(to_toml(spec))[spec.name] == spec
 
 
+def test_a_format_named_none_is_not_read_as_nothing():
+    fmt = lp.Format(name="none", exponent_bits=4, trailing_bits=1, nans=1)
+    sums = lp.Accumulation(name="a", product=fmt, accumulator="binary32", output="binary32")
+    assert from_toml(to_toml(sums))["a"] == sums
+
+
 def test_codebooks_without_usual_thresholds_come_back():
     """The midpoint of the two values would have 161 bits."""
     book = lp.Codebook("own", [0.0, 2.0**-60, 2.0**100, 2.0**101], thresholds=[2.0**-61, 1.0, 1.5 * 2.0**100])
