@@ -119,11 +119,14 @@ def bound_between(square: float, a: float, at_a: float, b: float, at_b: float) -
 
 @helper
 def clipped(data: Sorted, scale: float) -> float:
-    """Return the squared errors of what lies beyond all results: no smaller scale has smaller ones."""
+    """Return the squared errors of what lies beyond all results: no smaller scale has smaller ones.
+
+    Results that are all positive come nearer to zero: values below them do not count.
+    """
     error, count = 0.0, data.size
     least, most = scale * data.results[0], scale * data.results[-1]
     for i in range(count):
-        if data.values[i] >= least:
+        if data.values[i] >= least or least > 0.0:
             break
         error += (data.values[i] - least) ** 2
     for i in range(count - 1, -1, -1):

@@ -230,6 +230,27 @@ def test_a_scale_at_which_the_largest_value_just_does_not_overflow_may_be_the_be
     assert not np.isfinite(lp.quantize(values / np.nextafter(found, np.float32(0)), fmt)).all()
 
 
+WITHOUT_ZERO = {
+    "signed": lp.Format(exponent_bits=2, trailing_bits=1, nans=1, subnormals=False),
+    "negative too": lp.Codebook("odd", [-7.0, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 7.0]),
+    "positive": lp.Codebook("positive", [1.0, 1.5, 4.0, 6.0]),
+}
+
+
+@pytest.mark.parametrize("powers", [False, True])
+@pytest.mark.parametrize("kind", ["normal", "heavy tails", "uniform"])
+@pytest.mark.parametrize("fmt", WITHOUT_ZERO)
+def test_smaller_scales_of_formats_without_zero_are_tried(fmt, kind, powers):
+    """Their results next to zero come nearer to it with each smaller scale."""
+    positive, fmt = fmt == "positive", WITHOUT_ZERO[fmt]
+    values = data(kind, "int4")
+    values = np.abs(values) if positive else values
+    found, usual = scale_for(values, fmt, "mse", power_of_two=powers), scale_for(values, fmt)
+    steps = np.arange(6 if powers else 6 * 32) / (1 if powers else 32)
+    first = np.exp2(np.ceil(np.log2(usual))) if powers else np.float64(usual)
+    assert_no_better(values, fmt, FINITE, found, (first * np.exp2(-steps)).astype(np.float32))
+
+
 def test_shorthands_are_projections():
     values = data("heavy tails", "int4")
     for words, how in {"toward_zero": OTHERS["toward zero"], "nearest_away": OTHERS["ties away"]}.items():
