@@ -433,7 +433,7 @@ def test_blocks_with_x_or_no_code_fail():
 
 NO_BLOCKS = {
     "formats": (("binary32",), {}, "block has 2 formats here, that of the values and a block format, not 1"),
-    "source": (("binary64", "mxfp4"), {}, "blocks are made of values that binary32 has, not of 'binary64'"),
+    "source": (("binary64", "mxfp4"), {}, "blocks are made of floats that binary32 has, not of 'binary64'"),
     "tensor": (("binary32", "nvfp4"), {}, "'nvfp4' has a scale of the tensor, or blocks of two dimensions"),
     "flags": (("binary32", "mxfp4"), {"flags": True}, "flags= says nothing about 'block'; leave it out"),
     "element": (("binary32", "e4m3fn"), {}, "unknown block format 'e4m3fn'"),

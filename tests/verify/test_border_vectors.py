@@ -1,15 +1,19 @@
 """Vectors reach borders that random operands seldom reach: judged by fractions, not by the recipes."""
 
 import dataclasses
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import lowprec as lp
+from lowprec.cli.main import main
 from lowprec.oracle.convert import decode
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import ACCUMULATIONS
+from lowprec.verify.compare.lines import compare_block_lines
 from lowprec.verify.inputs.block_cases import block_cases, source_values
 from lowprec.verify.inputs.borders import beside_borders
 from lowprec.verify.inputs.dot_shape import shape_of
@@ -148,3 +152,33 @@ def test_sums_lie_about_ties_of_a_narrow_output():
     assert {1, -1} <= set(away[alone].tolist())
     below = np.abs(terms.sum(1)) < np.abs(addends) * 2.0**-23
     assert min((below & alone & (away == sign)).sum() for sign in (1, -1)) > 4
+
+
+@pytest.mark.parametrize("fmt", ["bnb_nf4", "bnb_fp4"])
+def test_blocks_of_codebooks_have_vectors(fmt):
+    made = CliRunner().invoke(main, ["vectors", "block", "bfloat16", fmt]).output.splitlines()
+    assert compare_block_lines(made, catalog.BFLOAT16, lp.block_formats[fmt]).mismatches == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["nf4", "mxfp4"], "blocks are made of floats that binary32 has, not of 'nf4'; use 'binary32'"),
+        (
+            ["bfloat16", "bnb_nf4", "--coverage"],
+            "coverage is of formats with fields, and 'nf4' is a codebook",
+        ),
+    ],
+)
+def test_what_blocks_of_codebooks_have_not_is_refused(asked, words):
+    result = CliRunner().invoke(main, ["vectors", "block", *asked])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_elements_of_blocks_lie_a_single_bit_above_ties():
+    """At each place from behind the tie on to the last one of binary32: a sticky bit must see them all."""
+    cases = block_cases(catalog.MXFP8_E4M3, catalog.BINARY32)
+    values = np.abs(source_values(cases.values[-2:], catalog.BINARY32)[:, 1:].astype(np.float64))
+    beyond = (values / 2.0 ** np.floor(np.log2(values)) * 16) % 1  # of the half of a last place
+    assert {-math.log2(one) for one in beyond.reshape(-1)} == {*range(1, 20)}

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode
 from lowprec.spec.block import RULES, Arithmetic, BlockFormat, InfinityBlock, NanBlock, ZeroBlock
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Saturation
 from lowprec.spec.rounding import MODES, NEAREST_EVEN
@@ -27,6 +28,11 @@ Array = npt.NDArray[Any]
 
 def plan_of_blocks(fmt: BlockFormat, source: Format, cases: BlockCases, codes: Array, scales: Array) -> Plan:
     """Return the verification plan of a block converter, with the blocks that hit each point."""
+    for part in (fmt.element, fmt.scale):
+        if isinstance(part, Codebook):
+            raise ValueError(
+                f"coverage is of formats with fields, and {part.name!r} is a codebook; leave coverage out"
+            )
     plan = Plan(len(codes))
     with np.errstate(all="ignore"):
         values = source_values(cases.values, source).astype(np.float64)

@@ -92,13 +92,13 @@ def block_cases(fmt: BlockFormat, source: Format, samples: int = 1024, seed: int
 
     Raises ValueError: a source that binary32 does not hold.
     """
-    if not catalog.BINARY32.contains(source):
+    if isinstance(source, Codebook) or not catalog.BINARY32.contains(source):
         raise ValueError(
-            f"blocks are made of values that binary32 has, not of {source.name!r}; use 'binary32'"
+            f"blocks are made of floats that binary32 has, not of {source.name!r}; use 'binary32'"
         )
     made = _Maker(fmt, source, np.random.default_rng(seed))
     parts = [made.borders(samples), made.lanes(), made.zeros(), made.patterns(max(samples // 8, 8))]
-    parts += [made.thresholds(), made.seconds(), made.between_zeros(), made.after_specials()]
+    parts += [made.thresholds(), made.seconds(), made.between_zeros(), made.after_specials(), made.sticky()]
     values = np.concatenate([codes for codes, _ in parts])
     tensors = None if fmt.tensor_scale == "none" else np.concatenate([scales for _, scales in parts])
     random = None
@@ -240,7 +240,8 @@ class _Maker:
         low, high = self._exponents()
         element = self.fmt.element
         borders = [1.0, math.frexp(float(element.max_finite))[0] * 2, 1.5, 1.75, math.sqrt(2)]
-        borders += [2 - 2.0**-places for places in (element.precision, element.precision + 1)]
+        precision = _precision(element)
+        borders += [2 - 2.0**-places for places in (precision, precision + 1)]
         exponents = self.random.integers(low, high, (4, 1), endpoint=True)
         amaxes = self._codes(np.ldexp(np.unique(borders), exponents)[..., None], np.array([-1, 0, 1]))
         amaxes = np.unique(amaxes[amaxes > 0])
@@ -285,6 +286,22 @@ class _Maker:
             codes[row, row // 2 % self.size] = special[row // 2 % len(special)]
         return codes, np.ones(rows.size, np.float32)
 
+    def sticky(self) -> tuple[Array, Array]:
+        """Return blocks of elements that lie a single bit above a tie: at each place that the source has."""
+        element = self.fmt.element
+        points = _points(element)
+        middles = np.setdiff1d(points, _values(element))
+        first = np.searchsorted(middles, 1.0)
+        ties = middles[first : first + 2] if len(middles) > first else middles[-1:]
+        last = 2.0 ** -np.arange(_precision(element) + 1, self.source.precision)
+        above = (ties[:, None] + np.exp2(np.floor(np.log2(ties)))[:, None] * last).reshape(-1)
+        each = max(self.size - 1, 1)
+        rows = -(-len(above) // each)
+        codes = np.zeros((rows, self.size), np.float64)
+        codes[:, 0] = element.max_finite
+        codes[:, self.size - each :] = np.resize(above, (rows, each))
+        return self._signed(self._codes(codes)), np.ones(rows, np.float32)
+
     def patterns(self, n: int) -> tuple[Array, Array]:
         """Return random finite codes."""
         codes = self.random.integers(0, self.source.max_magnitude, (n, self.size), endpoint=True)
@@ -298,9 +315,22 @@ def _points(element: Format) -> Array:
         return np.unique(
             [abs(float(each)) for ray in rays for each in (*ray.sizes, *ray.thresholds) if each is not None]
         )
-    codes = np.arange(element.max_magnitude + 1).astype(code_dtype(element))
-    grid = np.unique(np.abs(as_doubles(codes, element)))
+    grid = _values(element)
     return np.concatenate([grid, (grid[1:] + grid[:-1]) / 2])
+
+
+def _precision(element: Format) -> int:
+    """Return how many bits significands have, at most; of codebooks as many as codes."""
+    return element.width if isinstance(element, Codebook) else element.precision
+
+
+def _values(element: Format) -> Array:
+    """Return the magnitudes of an element's values."""
+    if isinstance(element, Codebook):
+        values = np.array([float(each) for each in element.values if each is not None])
+        return np.unique(np.abs(values[np.isfinite(values)]))
+    codes = np.arange(element.max_magnitude + 1).astype(code_dtype(element))
+    return np.unique(np.abs(as_doubles(codes, element)))
 
 
 # -- blocks of frameworks' quantisers --------------------------------------------------------------
