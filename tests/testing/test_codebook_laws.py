@@ -60,6 +60,10 @@ def test_every_named_codebook_keeps_the_laws(name):
     check_format(name)
 
 
+def test_a_codebook_of_two_numbers_keeps_the_laws():
+    check_format(Codebook("one bit", [-1.0, 1.0, NAN, NAN]))
+
+
 def test_laws_say_which_codebooks_they_are_about():
     """A set without sign, zero, NaN or symmetry keeps the others."""
 

@@ -140,6 +140,15 @@ def test_sums_that_no_accumulation_says_are_named(name, named):
 
 
 @pytest.mark.apart
+@pytest.mark.parametrize("output", ["binary16", "bfloat16"])
+def test_a_sum_in_which_nothing_cancels_is_no_other_than_it_is(output):
+    """Masks show no order there, and sums by magnitude or with compensation give many of its answers."""
+    how = lp.Accumulation(accumulator="binary32", output=output)
+    found = lp.identify(lambda a, b, c: lp.dot(a, b, how, addend=c), ("ue4m3", "ue4m3"), output, k=8)
+    assert (found.wrong, found.named) == (0, ())
+    assert found.accumulation == how
+
+
 def test_random_rounding_is_named_with_its_bits():
     """By asking the same rows again and again."""
     rng = np.random.default_rng(0)
@@ -387,6 +396,7 @@ def test_nans_of_recorded_operands_keep_their_codes():
         ({"formats": ("e4m3fn",)}, r"formats=\('e4m3fn',\) must be two: of a and of b"),
         ({"formats": ("e4m3", "e4m3fn")}, "ambiguous|unknown format"),
         ({"scale": ("e8m0fnu", 32), "k": 48}, "k=48 is no whole number of blocks of 32 elements"),
+        ({"formats": ("nf4", "nf4")}, "'nf4' is a codebook, not a format of a unit's ports"),
     ],
 )
 def test_ports_that_cannot_be(arguments, said):

@@ -169,10 +169,11 @@ def _signals(flags: int) -> str:
 def mean(subject: Subject) -> Outcome:
     """The mean over all random integers is the number itself: of these as many take a value as it is near."""
     listed = sorted({Fraction(value) for value in _of(subject).values if math.isfinite(value)})
-    places = sorted({0, len(listed) // 2 - 1, len(listed) // 2, len(listed) - 2})
+    last = len(listed) - 2
+    places = sorted({min(max(place, 0), last) for place in (0, len(listed) // 2 - 1, len(listed) // 2, last)})
     exact = []
     for place in places:
-        low, high = listed[max(place, 0)], listed[max(place, 0) + 1]
+        low, high = listed[place : place + 2]
         points = [low + (high - low) * part / 16 for part in range(1, 16)]
         exact += [float(point) for point in points if Fraction(float(point)) == point]
     drawn, random = np.repeat(np.array(exact), 16), np.tile(np.arange(16), len(exact))

@@ -21,6 +21,7 @@ from lowprec.kernels.request import Dot
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.catalog import BINARY64
+from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.order import EXACT
 from lowprec.spec.projection import Projection
@@ -56,10 +57,9 @@ class Ports:
 
     def __post_init__(self) -> None:
         for fmt in (*self.operands, self.output, *([self.addend] if self.addend else [])):
-            if isinstance(fmt, Carrier):
-                raise ValueError(
-                    f"{fmt.name!r} is a type that values come in, not a format of a unit's ports"
-                )
+            if isinstance(fmt, Carrier | Codebook):
+                what = "a codebook" if isinstance(fmt, Codebook) else "a type that values come in"
+                raise ValueError(f"{fmt.name!r} is {what}, not a format of a unit's ports")
         if type(self.length) is not int or not 2 <= self.length <= 4096:
             raise ValueError(f"k={self.length!r} is out of range: a sum to identify has 2 to 4096 products")
         if self.scale is not None and self.length % self.scale[1]:
@@ -69,6 +69,11 @@ class Ports:
     def blocks(self) -> int:
         """Scales of a row, 0 without blocks."""
         return 0 if self.scale is None else self.length // self.scale[1]
+
+    @property
+    def cancels(self) -> bool:
+        """Whether products may have either sign."""
+        return any(fmt.sign is not Sign.UNSIGNED for fmt in self.operands)
 
 
 class Rows(NamedTuple):

@@ -148,7 +148,9 @@ class Run:
         """Search, and ask where what is left differs, until nothing new is learned."""
         quiet = tries = 0
         self.look_at_order()
-        self.name()
+        # Where nothing cancels, masks show no order, and sums in any order are often the same.
+        if self.ports.cancels:
+            self.name()
         self.tell("searching")
         self.how, self.left = self.search.best()
         while quiet < _QUIET:
@@ -176,6 +178,10 @@ class Run:
                 break
             if quiet == _QUIET and self.against_the_catalog():
                 quiet = 0
+        if self.left and not self.ports.cancels:
+            self.name()
+        if not self.left:
+            self.named = []
 
     def against_the_catalog(self) -> bool:
         """Ask rows on which others of the catalog that fit differ from what was found; return whether any do.
