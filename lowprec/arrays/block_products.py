@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from lowprec.arrays.calls import convert
-from lowprec.arrays.checks import Array, Operand, float_dtype
+from lowprec.arrays.checks import Array, Operand
 from lowprec.arrays.traverse import tiles
 from lowprec.kernels.codes import code_dtype
 from lowprec.kernels.modes import usual_arithmetic
@@ -33,13 +33,20 @@ def fits_doubles(fmt: BlockFormat) -> bool:
     """Return whether float64 holds each product of an element, a scale and the scale of a tensor."""
     factors = _factors(fmt)
     largest = math.prod(Fraction(max(each.max_finite, -each.min_finite)) for each in factors)
-    binary = [float_dtype(each)[1] if isinstance(each, Codebook) else each for each in factors]
-    double = catalog.BINARY64
-    return (
-        sum(each.precision for each in binary) <= double.precision
-        and sum(each.scaled(0)[1] for each in binary) >= double.scaled(0)[1]
-        and largest <= double.max_finite
-    )
+    widths, lasts = zip(*map(_extent, factors), strict=True)
+    bits, double = sum(bits for bits in widths if bits > 1), catalog.BINARY64  # powers of two add none
+    return bits <= double.precision and sum(lasts) >= double.scaled(0)[1] and largest <= double.max_finite
+
+
+def _extent(fmt: Format) -> tuple[int, int]:
+    """Return how many significant bits values have, at most, and the exponent of the last bit of all."""
+    if not isinstance(fmt, Codebook):
+        return fmt.precision, fmt.scaled(0)[1]
+    values = np.array([float(each) for each in fmt.values])
+    fractions, exponents = np.frexp(values[np.isfinite(values) & (values != 0)])
+    whole = np.ldexp(fractions, 53).astype(np.int64)
+    zeros = np.frexp((whole & -whole).astype(np.float64))[1] - 1
+    return int((53 - zeros).max()), int((exponents - 53 + zeros).min())
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,8 +3,10 @@
 import collections
 import copy
 import itertools
+import math
 import pickle
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -281,3 +283,23 @@ lp.quantize([[BLOCKS]], "e4m3fn")
     TypeError: a list would round values of blocks to float32; give .values(dtype) of each
 """,
 )
+
+
+@pytest.mark.parametrize("element", ["takum8", "takum_linear8", "lns8_3", "posit8"])
+def test_products_of_codebooks_and_powers_of_two_are_operands(element):
+    """Every value times every scale, as float64 has it: judged by fractions."""
+    fmt = lp.BlockFormat(name="b", element=element, scale="e8m0fnu", size=16)
+    values = [float(value) for value in lp.format(element).values if math.isfinite(float(value))]
+    assert all(
+        Fraction(value * 2.0**k) == Fraction(value) * Fraction(2) ** k
+        for value in values
+        for k in range(-127, 128)
+    )
+    blocks = lp.encode(np.random.default_rng(0).standard_normal((4, 32)), fmt)
+    assert np.array_equal(lp.add(blocks, 0.0, "binary32"), lp.quantize(blocks.values(), "binary32"))
+
+
+def test_products_that_float64_rounds_are_no_operands():
+    fmt = lp.BlockFormat(name="b", element="takum8", scale="e4m3fn", size=16)
+    with pytest.raises(TypeError, match="float64 rounds products of elements and scales of 'b'"):
+        lp.add(lp.encode(np.ones((1, 16)), fmt), 0.0, "binary32")

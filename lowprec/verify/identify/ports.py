@@ -72,7 +72,7 @@ class Ports:
 
     @property
     def cancels(self) -> bool:
-        """Whether products may have either sign."""
+        """Return whether products may have either sign."""
         return any(fmt.sign is not Sign.UNSIGNED for fmt in self.operands)
 
 
