@@ -52,7 +52,7 @@ ON_RESULTS = ("result_code", "scale_code", "before", "nans")
 BEFORE = Change("before", None, "results equal to the results before", 2)
 SIGN_BEFORE = Change("before", "sign", "results with the signs of the results before", 2)
 #: Edit that undoes what another one does to the codes of NaNs.
-NANS_KEPT = Change("nans", None, "NaNs have the signs and payloads that they must have", 1)
+NANS_KEPT = Change("nans", None, "what is NaN all the same is as it must be", 1)
 #: The edit that takes back what another one does to results that are not infinite.
 INFINITIES_KEPT = Change("nans", "infinite", "except where it would make results infinite", 1)
 

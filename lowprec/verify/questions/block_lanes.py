@@ -84,7 +84,8 @@ def lanes(fmt: BlockFormat, axis: int, values: Array, got: Array, want: Array) -
             if len(some) < size:
                 words = f"{said}{_named(some)} of {size} left out of the largest magnitude"
                 away = functools.partial(_without, lanes=some, axis=axis, size=size, negative=sign)
-                yield Change("scaling", of_values(away), words, 1 + (len(some) != some[-1] - some[0] + 1))
+                cost = 1 + (len(some) != some[-1] - some[0] + 1) + (sign is not None)
+                yield Change("scaling", of_values(away), words, cost)
 
 
 def _limits(fmt: BlockFormat, came: Array, right: Array) -> Iterator[Change]:
