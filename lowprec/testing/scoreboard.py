@@ -115,7 +115,7 @@ class Scoreboard:
         if self.flags:
             raise ValueError("flags= says nothing about 'block'; leave it out")
         if not catalog.BINARY32.contains(values):
-            raise ValueError(f"blocks are made of values that binary32 has, not of {values.name!r}")
+            raise ValueError(f"blocks are made of floats that binary32 has, not of {values.name!r}")
         return [values]
 
     def _start_sums(self, known: list[Any], accumulation: Any, how: dict[str, Any]) -> list[Any]:
