@@ -19,7 +19,7 @@ import numpy as np
 
 from lowprec.arrays import lazy
 from lowprec.arrays.checks import Array, as_array, broadcast_shape, is_tensor
-from lowprec.arrays.frames import common_type, is_frame, typed_parts
+from lowprec.arrays.frames import common_type, is_arrow, is_frame, typed_parts
 from lowprec.arrays.outputs import outputs
 from lowprec.arrays.random import words_for
 from lowprec.kernels.modes import usual_modes
@@ -48,8 +48,8 @@ def is_outside(values: object) -> bool:
 
 def brings_dtype(values: object) -> bool:
     """Return whether values had a type before they became an array: no list, and no Python number."""
-    brings = ("dtype", "__dlpack__", "__arrow_c_array__", "__arrow_c_stream__")
-    return any(hasattr(values, name) for name in brings) or is_frame(values)
+    brings = hasattr(values, "dtype") or hasattr(values, "__dlpack__")
+    return brings or is_frame(values) or is_arrow(values)
 
 
 def tensor_of(array: Array, device: Any = "cpu") -> Any:

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.container import CheckpointError, parse_json
 from lowprec.checkpoints.folder import INDICES, Checkpoint, is_readable
-from lowprec.checkpoints.scheme import Scheme
-from lowprec.checkpoints.schemes import PLAIN, SAVED
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.targets import Target
-    from lowprec.checkpoints.weights import Weight
 
-__all__ = ["beside", "check_others", "quantization_config"]
+__all__ = ["beside", "quantization_config"]
 
 #: Files beside tensors that are small and describe the model: copied.
 _DESCRIBING = (".json", ".txt", ".model", ".jinja", ".md", ".py")
 _LARGEST = 64 << 20
-
-
-def check_others(out: Path, staying: Sequence[Weight], scheme: Scheme = PLAIN) -> None:
-    """Refuse quantised weights that stay in another scheme than a folder's configuration says.
-
-    Those that metadata tell of are read by them alone.
-    """
-    for weight in staying:
-        told = weight.scheme.family in (SAVED.family, "torchao")
-        if weight.is_quantized and weight.problem is None and weight.scheme != scheme and not told:
-            says = "nothing" if scheme == PLAIN else f"{scheme.name} alone"
-            raise CheckpointError(
-                f"weight {weight.name!r} would stay as it is, in {weight.scheme.name}, and config.json of "
-                f"{out.name!r} would say {says}: software that goes by it would read codes as values; "
-                f"convert it too, dequantise it first, or write one file, such as '{out.name}.safetensors'"
-            )
 
 
 def quantization_config(how: Target, kept: Iterable[str]) -> dict[str, Any] | None:

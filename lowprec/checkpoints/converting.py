@@ -174,8 +174,6 @@ def dequantize_checkpoint(
     weights = [weight for weight, _ in pairs]
     made |= transformer_engine.metadata_of(weights, names, None, checkpoint.metadata)
     tasks = with_copies(pairs, out)
-    if checkpoint.config and out.suffix not in SINGLE:
-        configs.check_others(out, [weight for weight, task in pairs if task is None])
     made = with_staying(made, {}, out, checkpoint, pairs, tasks)
     others = configs.beside(checkpoint) if out.suffix not in SINGLE else None
     source = source_of(checkpoint, out)

@@ -219,9 +219,7 @@ def offset_values(weight: Weight, start: int = 0, stop: int | None = None) -> np
     return weight.scheme.packing.blocks(weight, start, stop).offsets
 
 
-def tensor_scale(
-    weight: Weight, start: int = 0, stop: int | None = None
-) -> npt.NDArray[np.float32] | None:  # fmt: skip
+def tensor_scale(weight: Weight, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float32] | None:
     """Return the tensor's scale for these rows: one number, or one for each part along the first axis."""
     if weight.tensor is None:
         return None

@@ -426,7 +426,7 @@ def _least_distance(weight: Weight, wanted: npt.NDArray[np.float64]) -> float:
 
 def _values(
     weight: Weight, rows: tuple[int, int | None], changed: str = ""
-) -> npt.NDArray[np.float64] | None:  # fmt: skip
+) -> npt.NDArray[np.float64] | None:
     """Return the values of some rows, with a remedy tried; None where it is none for such a weight."""
     codes, units = codes_of(weight, *rows), scale_values(weight, *rows).astype(np.float64)
     tensor = tensor_scale(weight, *rows)

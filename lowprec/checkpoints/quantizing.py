@@ -184,9 +184,7 @@ def quantize_checkpoint(
     if out.suffix not in SINGLE:
         same = {weight.name for weight, task in pairs if task is None and weight.scheme == how.scheme}
         said = configs.quantization_config(how, [name for name in kept if name not in same])
-        if said is not None:
-            configs.check_others(out, [weight for weight, task in pairs if task is None], how.scheme)
-    made = with_staying(made, said or {}, out, checkpoint, pairs, tasks)
+    made = with_staying(made, said or {}, out, checkpoint, pairs, tasks, how.scheme)
     others = configs.beside(checkpoint, said) if out.suffix not in SINGLE else None
     source = source_of(checkpoint, out)
     reports = write_checkpoint(

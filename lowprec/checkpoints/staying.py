@@ -15,10 +15,11 @@ from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.onnx_reading import Graph
 from lowprec.checkpoints.patterns import exactly
 from lowprec.checkpoints.saved import blocks_in, joined
-from lowprec.checkpoints.schemes import SAVED
+from lowprec.checkpoints.scheme import Scheme
+from lowprec.checkpoints.schemes import PLAIN, SAVED
 from lowprec.checkpoints.torchao import attributes
 from lowprec.checkpoints.weights import Weight, weights_of
-from lowprec.checkpoints.writing import Task
+from lowprec.checkpoints.writing import SINGLE, Task
 
 __all__ = ["with_staying"]
 
@@ -30,6 +31,7 @@ def with_staying(
     checkpoint: Checkpoint,
     weights: Sequence[tuple[Weight, Task | None]],
     tasks: Sequence[Task],
+    scheme: Scheme = PLAIN,
 ) -> dict[str, str]:
     """Return metadata with what those of the source say of weights that stay as they are.
 
@@ -47,6 +49,8 @@ def with_staying(
         Its weights; those without a task stay as they are.
     tasks : sequence of Task
         All that is written, copies too.
+    scheme : Scheme
+        What the config of a folder says of its weights.
 
     Raises
     ------
@@ -65,6 +69,8 @@ def with_staying(
     if any(weight.scheme.family == SAVED.family for weight in kept):
         blocks = blocks_in(checkpoint.metadata, where)
         told["lowprec"] = json.dumps({"blocks": {name: blocks[name] for name in blocks if name in names}})
+    if (config or checkpoint.config) and out.suffix not in SINGLE:
+        _check_others(kept, told, out, scheme if config else PLAIN)
     metadata = joined([told, made], where)
     written = replace(checkpoint, path=out, metadata=metadata, headers={}, config=config)
     if out.suffix != ".onnx":
@@ -92,6 +98,18 @@ def with_staying(
     if out.suffix not in (".gguf", ".onnx"):  # whose types and nodes say what belongs together
         _check_made(weights, then, out)
     return metadata
+
+
+def _check_others(kept: Sequence[Weight], told: Mapping[str, str], out: Path, scheme: Scheme) -> None:
+    """Refuse weights in another scheme than a folder's config says, unless metadata tell of them."""
+    for weight in kept:
+        if weight.scheme != scheme and weight.name not in told and weight.scheme.family != SAVED.family:
+            says = "nothing" if scheme == PLAIN else f"{scheme.name} alone"
+            raise CheckpointError(
+                f"weight {weight.name!r} would stay as it is, in {weight.scheme.name}, and config.json of "
+                f"{out.name!r} would say {says}: software that goes by it would read codes as values; "
+                f"convert it too, dequantise it first, or write one file, such as '{out.name}.safetensors'"
+            )
 
 
 def _check_made(weights: Sequence[tuple[Weight, Task | None]], then: Sequence[Weight], out: Path) -> None:

@@ -55,7 +55,7 @@ def test_whole_integers_of_arrow_are_rounded_once():
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("kind", ["chunks", "table", "batch"])
 def test_values_of_chunks_and_tables_keep_their_type(kind, dtype):
-    """As those of an array of Arrow do; block formats divide float64 by float64."""
+    """Keep float64 as arrays of Arrow do: block formats divide it by float64."""
     x = np.random.default_rng(0).standard_normal((32, 2)).astype(dtype)
     if kind == "chunks":
         x, given = x[:, 0], pa.chunked_array([pa.array(x[:16, 0]), pa.array(x[16:, 0])])

@@ -287,7 +287,7 @@ lp.quantize([[BLOCKS]], "e4m3fn")
 
 @pytest.mark.parametrize("element", ["takum8", "takum_linear8", "lns8_3", "posit8"])
 def test_products_of_codebooks_and_powers_of_two_are_operands(element):
-    """Every value times every scale, as float64 has it: judged by fractions."""
+    """Hold every value times every scale, and sums of blocks, against fractions."""
     fmt = lp.BlockFormat(name="b", element=element, scale="e8m0fnu", size=16)
     values = [float(value) for value in lp.format(element).values if math.isfinite(float(value))]
     assert all(
@@ -296,7 +296,10 @@ def test_products_of_codebooks_and_powers_of_two_are_operands(element):
         for k in range(-127, 128)
     )
     blocks = lp.encode(np.random.default_rng(0).standard_normal((4, 32)), fmt)
-    assert np.array_equal(lp.add(blocks, 0.0, "binary32"), lp.quantize(blocks.values(), "binary32"))
+    elements, units = lp.decode(blocks.codes, element), lp.decode(blocks.scales, "e8m0fnu")
+    pairs = zip(elements.reshape(-1).tolist(), np.repeat(units, 16, 1).reshape(-1).tolist(), strict=True)
+    exact = [float(Fraction(value) * Fraction(unit)) for value, unit in pairs]
+    assert lp.add(blocks, 0.0, "binary32").reshape(-1).tolist() == np.float32(exact).tolist()
 
 
 def test_products_that_float64_rounds_are_no_operands():

@@ -241,7 +241,7 @@ WITHOUT_ZERO = {
 @pytest.mark.parametrize("kind", ["normal", "heavy tails", "uniform"])
 @pytest.mark.parametrize("fmt", WITHOUT_ZERO)
 def test_smaller_scales_of_formats_without_zero_are_tried(fmt, kind, powers):
-    """Their results next to zero come nearer to it with each smaller scale."""
+    """Try them, as results next to zero come nearer to it with each smaller scale."""
     positive, fmt = fmt == "positive", WITHOUT_ZERO[fmt]
     values = data(kind, "int4")
     values = np.abs(values) if positive else values

@@ -403,7 +403,7 @@ def test_what_only_the_source_shows_is_named_against_it(tmp_path, rule, family, 
 
 
 def test_blocks_of_one_scale_may_all_reach_the_largest_value(tmp_path):
-    """As of weights that are uniform up to a power of two, which PyTorch's layers begin with."""
+    """Pass weights that are uniform up to a power of two, which PyTorch's layers begin with."""
     values = np.random.default_rng(0).uniform(-1 / 16, 1 / 16, (256, 256)).astype(np.float32)
     save_file({"a.weight": values}, tmp_path / "s.safetensors")
     made = open_checkpoint(tmp_path / "s.safetensors")
@@ -413,7 +413,7 @@ def test_blocks_of_one_scale_may_all_reach_the_largest_value(tmp_path):
 
 
 def test_large_experts_are_held_against_their_source(tmp_path):
-    """Only their first rows are compared, each with the tensor scale of its own."""
+    """Compare the largest rows alone, each with the tensor scale of its own."""
     values = np.random.default_rng(0).standard_normal((4, 1024, 1024)).astype(np.float32)
     save_file({"e.weight": values}, tmp_path / "s.safetensors")
     made = [lp.encode(part, "nvfp4") for part in values]
@@ -427,7 +427,7 @@ def test_large_experts_are_held_against_their_source(tmp_path):
 
 
 def test_large_weights_are_held_against_the_largest_rows_of_their_source(tmp_path):
-    """The first rows are small, as those of tokens that are hardly used: a scale of all makes them 0."""
+    """Pass small first rows, as of tokens that are hardly used: a scale of all makes them 0."""
     values = np.random.default_rng(0).standard_normal((4096, 1024)).astype(np.float32)
     values[:2048] *= 1e-3
     save_file({"a.weight": values}, tmp_path / "s.safetensors")

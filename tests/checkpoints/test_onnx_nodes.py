@@ -114,7 +114,7 @@ def test_a_single_number_without_an_axis_is_decoded(tmp_path, zeros):
 
 
 def test_one_number_has_any_shape(tmp_path):
-    """ONNX Runtime writes the scale of a bias in shape (1,), and its zero point in shape ()."""
+    """Read biases of ONNX Runtime: a scale of shape (1,), and a zero point of shape ()."""
     arrays = {"q": np.int32([5, -70000, 3]), "s": np.float32([0.3]), "z": np.int32(2)}
     model = _saved(tmp_path / "x.onnx", [_node("DequantizeLinear", "q s z", "w")], arrays, _ends(w=(3,)))
     (expected,) = ReferenceEvaluator(model).run(None, {})
@@ -123,7 +123,7 @@ def test_one_number_has_any_shape(tmp_path):
 
 
 def test_scales_of_integers_may_be_negative(tmp_path):
-    """ONNX Runtime's symmetric INT4 takes the sign of the largest value, so that it becomes -8."""
+    """Read symmetric INT4 of ONNX Runtime: a scale has the sign of the largest value, which becomes -8."""
     arrays = {"q": CODES, "s": np.float32([-0.5, 0.25, -1, 2])}
     model = _saved(
         tmp_path / "x.onnx", [_node("DequantizeLinear", "q s", "w", axis=0)], arrays, _ends(w=(4, 6))
@@ -135,7 +135,7 @@ def test_scales_of_integers_may_be_negative(tmp_path):
 
 @pytest.mark.parametrize("used", [False, True])
 def test_scales_that_an_operator_takes_are_no_orphans(tmp_path, used):
-    """As MatMulNBits of ONNX Runtime takes them."""
+    """Pass those that MatMulNBits of ONNX Runtime takes."""
     nodes = [_node("MatMulNBits", "x w_Q4 w_scales", "y", domain="com.microsoft", K=64, N=2, bits=4)]
     arrays = {"w_Q4": np.zeros((2, 2, 16), np.uint8), "w_scales": np.ones((2, 2), np.float32)}
     _saved(tmp_path / "x.onnx", nodes if used else [], arrays, _ends(y=(1, 2)), _ends(x=(1, 64)))

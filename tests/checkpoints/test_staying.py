@@ -184,9 +184,9 @@ def test_two_weights_of_one_name_are_not_taken_for_each_other(tmp_path):
     lint(two)
 
 
-@pytest.mark.parametrize("work", ["dequantize", "convert"])
+@pytest.mark.parametrize("work", ["dequantize", "convert", "to plain", "quantize"])
 def test_a_folder_has_no_weights_that_its_configuration_does_not_tell_of(tmp_path, work):
-    """What loads a model by its configuration would read their codes as values; of one file names tell."""
+    """Refuse it, as software that goes by the configuration would read codes; of one file names tell."""
     (tmp_path / "s").mkdir()
     plain(tmp_path / "s")
     (tmp_path / "s" / "config.json").write_text("{}")

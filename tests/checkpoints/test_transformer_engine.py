@@ -117,7 +117,7 @@ def test_nvfp4_is_what_the_layout_defines(tmp_path):
 
 
 def test_values_beyond_the_amax_of_a_file_are_as_large_as_it():
-    """As of a source that the file was not made of: rows are encoded alike however many go together."""
+    """Encode rows alike however many go together, of a source that the file was not made of too."""
     values, amax = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32), np.float32(2)
     whole = encoded(values, NVFP4, amax)
     some = [encoded(values[start : start + 16], NVFP4, amax) for start in range(0, 64, 16)]

@@ -177,7 +177,7 @@ def test_what_blocks_of_codebooks_have_not_is_refused(asked, words):
 
 
 def test_elements_of_blocks_lie_a_single_bit_above_ties():
-    """At each place from behind the tie on to the last one of binary32: a sticky bit must see them all."""
+    """Find each place from behind the tie to the last one of binary32: a sticky bit must see them all."""
     cases = block_cases(catalog.MXFP8_E4M3, catalog.BINARY32)
     values = np.abs(source_values(cases.values[-2:], catalog.BINARY32)[:, 1:].astype(np.float64))
     beyond = (values / 2.0 ** np.floor(np.log2(values)) * 16) % 1  # of the half of a last place

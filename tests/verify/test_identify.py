@@ -142,13 +142,14 @@ def test_sums_that_no_accumulation_says_are_named(name, named):
 @pytest.mark.apart
 @pytest.mark.parametrize("output", ["binary16", "bfloat16"])
 def test_a_sum_in_which_nothing_cancels_is_no_other_than_it_is(output):
-    """Masks show no order there, and sums by magnitude or with compensation give many of its answers."""
+    """Search before naming: masks show no order there, and sums by magnitude give many of the answers."""
     how = lp.Accumulation(accumulator="binary32", output=output)
     found = lp.identify(lambda a, b, c: lp.dot(a, b, how, addend=c), ("ue4m3", "ue4m3"), output, k=8)
     assert (found.wrong, found.named) == (0, ())
     assert found.accumulation == how
 
 
+@pytest.mark.apart
 def test_random_rounding_is_named_with_its_bits():
     """By asking the same rows again and again."""
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ FP4 = "blackwell_tcgen05_e2m1fn_binary32_e8m0fnu_2"
 
 
 def test_a_sign_that_zeros_keep_from_long_before_is_named():
-    """Zeros stand in long runs; NaNs neither load the register nor take what it holds."""
+    """Name it over long runs of zeros; NaNs neither load the register nor take what it holds."""
     drawn = np.random.default_rng(3)
     x = (drawn.standard_normal(2000) * np.where(np.arange(2000) // 40 % 2, 1e-9, 1)).astype(np.float32)
     x[::50] = np.nan
@@ -51,7 +51,7 @@ def test_an_address_line_of_lanes_that_is_stuck_is_named():
 
 
 def test_the_scale_of_a_group_is_named_with_all_of_its_lanes():
-    """16 products of this machine have one scale together, and two groups that of a block."""
+    """Name whole groups: 16 products of this machine have one scale together, two groups that of a block."""
     drawn = np.random.default_rng(6)
     x, y = drawn.integers(0, 16, (2, 300, 64)).astype(np.uint8)
     scales = drawn.integers(120, 135, (2, 300, 2)).astype(np.uint8)
@@ -72,7 +72,7 @@ def test_the_scale_of_a_group_is_named_with_all_of_its_lanes():
         tuple(side[kept] for side in sides), got[kept], operation="dot", accumulation=FP4,
         scale=tuple(of[kept] for of in scale), limit=0,
     )  # fmt: skip
-    assert report.cause.words.startswith("the scale of x of the block before in lanes 32 to 47")
+    explained(report, "the scale of x of the block before in lanes 32 to 47")
 
 
 def test_last_bits_that_a_register_between_steps_has_not_are_named():
@@ -83,7 +83,7 @@ def test_last_bits_that_a_register_between_steps_has_not_are_named():
     explained(report, "the last 3 bits of rounded sums read as 0, in step 1 of 4 alone")
 
 
-def test_scales_that_are_zero_divide(tmp_path):
+def test_scales_that_are_zero_divide():
     made = CliRunner().invoke(main, ["vectors", "block", "binary32", "nvfp4"]).output.splitlines()
     lines = []
     for line in made:
