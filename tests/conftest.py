@@ -33,8 +33,8 @@ settings.load_profile("deterministic")
 
 #: Kernels against the oracle: of each sixth function one test runs always.
 AGREEMENT = "tests/agreement/"
-#: Results after which a request has kernels of its own. Tests of kernels and what stands apart have them at
-#: once; elsewhere compiling them would take a third of the time of all others.
+#: Results after which a request has kernels of its own. Tests of kernels have them at once; elsewhere
+#: compiling them would take a third of the time of all others.
 PAYS = engine.PAYS
 #: Tests of many parameters, most of which have kernels of their own: one of each function's runs always.
 SAMPLED = (
@@ -62,7 +62,7 @@ SAMPLED = (
 
 
 #: Seconds from which on a test stands apart, and from which on it is `long`.
-SLOW, LONG = 3, 15
+SLOW, LONG = 2, 15
 #: Of a function that stands apart so many of its parameters run, spread over all of them, and one if they are
 #: slow: the others are `long`.
 APART = 2
@@ -122,7 +122,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Have kernels of a request's own compiled at once where kernels are tested."""
     of_kernels = item.nodeid.startswith((AGREEMENT, "tests/kernels/"))
-    engine.PAYS = 0 if of_kernels or item.get_closest_marker("apart") else PAYS
+    engine.PAYS = 0 if of_kernels else PAYS
 
 
 @pytest.fixture
