@@ -17,7 +17,7 @@ from benchmarks.data import values as data
 from benchmarks.stream import move
 from benchmarks.timing import Contender
 from benchmarks.topics import Job
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.convert import decode, encode
 from lowprec.oracle import block as oracle
 from lowprec.oracle.exact import from_float, to_float

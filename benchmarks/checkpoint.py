@@ -24,9 +24,9 @@ import ml_dtypes
 import numpy as np
 from rich.table import Table
 
+from lowprec.checkpoints.containers.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint
-from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.targets import target
 from lowprec.export import cards
 

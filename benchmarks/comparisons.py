@@ -22,8 +22,9 @@ from benchmarks.operations import moves
 from benchmarks.stream import move
 from benchmarks.timing import Contender
 from benchmarks.topics import Job
-from lowprec.arrays import arith, comparisons
+from lowprec.arrays import arith
 from lowprec.arrays.checks import dtype
+from lowprec.arrays.orders import comparisons
 from lowprec.oracle import arith as oracle
 from lowprec.oracle.convert import decode
 from lowprec.oracle.order import compare

@@ -21,9 +21,9 @@ from benchmarks.data import matrices
 from benchmarks.operations import has_operation
 from benchmarks.timing import Contender
 from benchmarks.topics import Job
-from lowprec.arrays import dot as dots
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode
+from lowprec.arrays.dots import dot as dots
 from lowprec.oracle import dot as oracle
 from lowprec.oracle.convert import decode as decode_exactly
 from lowprec.oracle.exact import to_float

@@ -20,23 +20,10 @@ from lowprec.arrays.arith import (
     sqrt as sqrt,
     subtract as subtract,
 )
-from lowprec.arrays.block import BlockArray as BlockArray
+from lowprec.arrays.blocks.block import BlockArray as BlockArray
 from lowprec.arrays.checks import dtype as dtype
-from lowprec.arrays.comparisons import (
-    equal as equal,
-    greater as greater,
-    greater_equal as greater_equal,
-    less as less,
-    less_equal as less_equal,
-    not_equal as not_equal,
-    total_order as total_order,
-    unordered as unordered,
-)
 from lowprec.arrays.convert import cast as cast, decode as decode, encode as encode, quantize as quantize
-from lowprec.arrays.dot import dot as dot, matmul as matmul
-from lowprec.arrays.errors import ErrorReport as ErrorReport
-from lowprec.arrays.format_results import FormatSweep as FormatSweep
-from lowprec.arrays.format_sweep import sweep_formats as sweep_formats
+from lowprec.arrays.dots.dot import dot as dot, matmul as matmul
 from lowprec.arrays.functions import (
     acos as acos,
     acosh as acosh,
@@ -83,15 +70,28 @@ from lowprec.arrays.functions import (
     tanh as tanh,
     tanpi as tanpi,
 )
-from lowprec.arrays.order import (
+from lowprec.arrays.measures.errors import ErrorReport as ErrorReport
+from lowprec.arrays.measures.format_results import FormatSweep as FormatSweep
+from lowprec.arrays.measures.format_sweep import sweep_formats as sweep_formats
+from lowprec.arrays.measures.statistics import scale_for as scale_for
+from lowprec.arrays.orders.comparisons import (
+    equal as equal,
+    greater as greater,
+    greater_equal as greater_equal,
+    less as less,
+    less_equal as less_equal,
+    not_equal as not_equal,
+    total_order as total_order,
+    unordered as unordered,
+)
+from lowprec.arrays.orders.order import (
     classify as classify,
     nextafter as nextafter,
     ulp as ulp,
 )
 from lowprec.arrays.random import random_bits as random_bits
-from lowprec.arrays.statistics import scale_for as scale_for
 from lowprec.arrays.threads import get_threads as get_threads, set_threads as set_threads
-from lowprec.checkpoints.saving import load as load, save as save
+from lowprec.checkpoints.containers.saving import load as load, save as save
 from lowprec.spec.accumulation import Accumulation as Accumulation, Window as Window
 from lowprec.spec.arith import Class as Class
 from lowprec.spec.block import BlockFormat as BlockFormat, ScaleRule as ScaleRule

@@ -250,7 +250,7 @@ def whole_blocks(name, backend=None):
     import numpy as np
 
     import lowprec as lp
-    from lowprec.arrays.block import BlockArray
+    from lowprec.arrays.blocks.block import BlockArray
     from lowprec.spec import catalog
 
     known = {

@@ -1,6 +1,7 @@
 """What the code may import and do, and what every claim must name: checked on the source itself."""
 
 import ast
+import collections
 import functools
 import inspect
 import pathlib
@@ -10,7 +11,8 @@ import sys
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import arith, comparisons, order
+from lowprec.arrays import arith
+from lowprec.arrays.orders import comparisons, order
 from lowprec.spec import catalog
 from lowprec.spec.codebooks import ENTRIES
 from tests.conftest import SAMPLED, WHOLE
@@ -242,6 +244,12 @@ def test_files_are_short_enough_to_be_read():
     """500 lines at most."""
     lines = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
     assert {name: count for name, count in lines.items() if count > 500} == {}
+
+
+def test_folders_are_small_enough_to_be_found_in():
+    """25 files at most."""
+    files = collections.Counter(path.parent for path in MODULES)
+    assert {str(folder): count for folder, count in files.items() if count > 25} == {}
 
 
 # -- files that are written -------------------------------------------------------------------------

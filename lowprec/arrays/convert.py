@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import block, calls
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays import calls
+from lowprec.arrays.blocks import block
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import (
     Array,
     code_dtype,

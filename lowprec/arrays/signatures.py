@@ -27,7 +27,7 @@ from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import Rounding
 
 if TYPE_CHECKING:
-    from lowprec.arrays.block import BlockArray
+    from lowprec.arrays.blocks.block import BlockArray
 
 __all__ = [
     "AnyLike",

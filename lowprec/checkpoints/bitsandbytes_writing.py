@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
+from lowprec.arrays.blocks.packing import pack
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import pack
-from lowprec.checkpoints.bitsandbytes import NESTED, is_nested, padded, part, quant_map, state_of, state_text
 from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.containers.writer import Planned
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
-from lowprec.checkpoints.schemes import NESTED_ABSMAX, NESTED_MAP, Scheme
-from lowprec.checkpoints.sharing import for_elements, needed
+from lowprec.checkpoints.schemes.bitsandbytes import (
+    NESTED,
+    is_nested,
+    padded,
+    part,
+    quant_map,
+    state_of,
+    state_text,
+)
+from lowprec.checkpoints.schemes.schemes import NESTED_ABSMAX, NESTED_MAP, Scheme
+from lowprec.checkpoints.schemes.sharing import for_elements, needed
 from lowprec.checkpoints.weights import Weight
-from lowprec.checkpoints.writer import Planned
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 

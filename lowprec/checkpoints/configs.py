@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.container import CheckpointError, parse_json
 from lowprec.checkpoints.folder import INDICES, Checkpoint, is_readable
+from lowprec.checkpoints.schemes.bitsandbytes import is_nested
 
 if TYPE_CHECKING:
     from lowprec.checkpoints.targets import Target

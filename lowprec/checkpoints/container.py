@@ -222,7 +222,7 @@ class Entry:
         dtype, bits = TYPES[self.tag]
         if bits >= 8:
             return data.view(dtype).reshape(shape)
-        from lowprec.arrays.packing import unpack
+        from lowprec.arrays.blocks.packing import unpack
         from lowprec.spec import catalog
 
         # One run of codes: neither rows nor the last of them need end with whole groups.

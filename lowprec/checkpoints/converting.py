@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
+from lowprec.arrays.blocks.mxfp4 import from_mxfp4, tensor_scale_for
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.mxfp4 import from_mxfp4, tensor_scale_for
 from lowprec.checkpoints import configs, transformer_engine
 from lowprec.checkpoints.container import TAGS, CheckpointError
 from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, scale_codes, tensor_scale, values_of
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.patterns import exactly, matching
 from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
-from lowprec.checkpoints.schemes import FLOATS, is_mark
+from lowprec.checkpoints.schemes.schemes import FLOATS, is_mark
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import SMALLEST_SCALE
 from lowprec.checkpoints.weights import Weight, weights_of

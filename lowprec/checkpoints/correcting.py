@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.errors import decibels
+from lowprec.arrays.measures.errors import decibels
 from lowprec.checkpoints.container import CheckpointError, Entry
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import Checkpoint, open_checkpoint
-from lowprec.checkpoints.schemes import PLAIN
+from lowprec.checkpoints.schemes.schemes import PLAIN
 from lowprec.checkpoints.weights import Weight
 from lowprec.kernels.modes import usual_arithmetic
 

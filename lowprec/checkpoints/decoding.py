@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
+from lowprec.arrays.blocks.packing import unswizzle
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import unswizzle
-from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import CheckpointError, Entry
-from lowprec.checkpoints.gguf import GgufBlocks
-from lowprec.checkpoints.packings import GGUF_NVFP4, GgufPacking
-from lowprec.checkpoints.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE, Scheme
-from lowprec.checkpoints.sharing import for_elements, needed
+from lowprec.checkpoints.containers.gguf import GgufBlocks
+from lowprec.checkpoints.schemes import bitsandbytes
+from lowprec.checkpoints.schemes.packings import GGUF_NVFP4, GgufPacking
+from lowprec.checkpoints.schemes.schemes import FLOATS, SAVED, TRANSFORMER_ENGINE, Scheme
+from lowprec.checkpoints.schemes.sharing import for_elements, needed
+from lowprec.checkpoints.schemes.words import Words
 from lowprec.checkpoints.weights import Weight
-from lowprec.checkpoints.words import Words
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.errors import decibels, report_of
+from lowprec.arrays.measures.errors import decibels, report_of
 from lowprec.arrays.threads import share_rows
-from lowprec.checkpoints.sharing import by_block, for_elements, grid_of
+from lowprec.checkpoints.schemes.sharing import by_block, for_elements, grid_of
 from lowprec.kernels.errors import LONGEST, TOTALS, measure, measure_runs
 from lowprec.kernels.modes import usual_arithmetic
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lowprec.checkpoints.container import CheckpointError, Entry, absent, open_file, parse_json
-from lowprec.checkpoints.onnx_reading import Graph, open_onnx
+from lowprec.checkpoints.containers.onnx_reading import Graph, open_onnx
+from lowprec.checkpoints.containers.saved import joined
+from lowprec.checkpoints.containers.torch_reading import open_torch
 from lowprec.checkpoints.patterns import exactly, matching
-from lowprec.checkpoints.saved import joined
-from lowprec.checkpoints.torch_reading import open_torch
 
 __all__ = ["INDEX", "INDICES", "SHARD", "Checkpoint", "is_readable", "open_checkpoint"]
 
@@ -148,7 +148,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     if not os.path.isfile(path):
         raise CheckpointError(absent(path, "file or folder"))
     if path.suffix == ".gguf":
-        from lowprec.checkpoints.gguf import open_gguf
+        from lowprec.checkpoints.containers.gguf import open_gguf
 
         header = open_gguf(path)
         return Checkpoint(path, header.entries, files=(Path(path.name),), part=header.part)

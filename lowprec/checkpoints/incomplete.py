@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from lowprec.checkpoints.configured import Configured
 from lowprec.checkpoints.container import Entry
+from lowprec.checkpoints.containers.saved import SCALES, TENSOR, said_by_lowprec, saved_in
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.saved import SCALES, TENSOR, said_by_lowprec, saved_in
-from lowprec.checkpoints.schemes import FLOATS, INTEGERS, NESTED_ABSMAX, ONNX, PLAIN, SCHEMES, is_mark
-from lowprec.checkpoints.words import Words
+from lowprec.checkpoints.schemes.schemes import FLOATS, INTEGERS, NESTED_ABSMAX, ONNX, PLAIN, SCHEMES, is_mark
+from lowprec.checkpoints.schemes.words import Words
 
 __all__ = ["Incomplete", "incomplete"]
 

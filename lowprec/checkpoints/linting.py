@@ -12,9 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from lowprec.arrays.blocks.packing import swizzle, unswizzle
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import swizzle, unswizzle
-from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.container import naming
 from lowprec.checkpoints.decoding import (
     PART,
@@ -32,8 +31,9 @@ from lowprec.checkpoints.decoding import (
     zero_values,
 )
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.schemes import FLOATS, NESTED_ABSMAX
-from lowprec.checkpoints.sharing import by_block, for_elements
+from lowprec.checkpoints.schemes import bitsandbytes
+from lowprec.checkpoints.schemes.schemes import FLOATS, NESTED_ABSMAX
+from lowprec.checkpoints.schemes.sharing import by_block, for_elements
 from lowprec.checkpoints.structure import Finding, structure
 from lowprec.checkpoints.weights import Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch

@@ -14,29 +14,37 @@ import numpy.typing as npt
 
 import lowprec
 from lowprec.arrays.arith import divide
+from lowprec.arrays.blocks.packing import swizzle
 from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import swizzle
+from lowprec.arrays.measures.statistics import scale_for
 from lowprec.arrays.random import random_bits
-from lowprec.arrays.statistics import scale_for
-from lowprec.checkpoints import bitsandbytes_writing, configs, torchao, transformer_engine
+from lowprec.checkpoints import bitsandbytes_writing, configs, transformer_engine
 from lowprec.checkpoints.container import CheckpointError, tag_of
+from lowprec.checkpoints.containers.gguf_writing import join_blocks
+from lowprec.checkpoints.containers.onnx_reading import PRODUCTS, UNKNOWN
+from lowprec.checkpoints.containers.writer import Planned
 from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
 from lowprec.checkpoints.decoding import given_values, ranges
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.gguf_writing import join_blocks
-from lowprec.checkpoints.integer_schemes import WEIGHT_SHAPE
-from lowprec.checkpoints.onnx_reading import PRODUCTS, UNKNOWN
-from lowprec.checkpoints.packings import GgufPacking
 from lowprec.checkpoints.patterns import matching
-from lowprec.checkpoints.schemes import COMFY_QUANT, FLOATS, PLAIN, SCALED_FP8, TRANSFORMER_ENGINE, Scheme
-from lowprec.checkpoints.sharing import for_elements, grid_of, in_tiles
+from lowprec.checkpoints.schemes import torchao
+from lowprec.checkpoints.schemes.integer_schemes import WEIGHT_SHAPE
+from lowprec.checkpoints.schemes.packings import GgufPacking
+from lowprec.checkpoints.schemes.schemes import (
+    COMFY_QUANT,
+    FLOATS,
+    PLAIN,
+    SCALED_FP8,
+    TRANSFORMER_ENGINE,
+    Scheme,
+)
+from lowprec.checkpoints.schemes.sharing import for_elements, grid_of, in_tiles
+from lowprec.checkpoints.schemes.words import RowWords
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
 from lowprec.checkpoints.weights import Weight, weights_of
-from lowprec.checkpoints.words import RowWords
-from lowprec.checkpoints.writer import Planned
 from lowprec.checkpoints.writing import (
     SINGLE,
     Spread,

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from lowprec.checkpoints.container import TYPES, CheckpointError, Entry, HeldEntry
+from lowprec.checkpoints.containers.onnx_reading import Graph
+from lowprec.checkpoints.containers.saved import blocks_in, joined
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.onnx_reading import Graph
 from lowprec.checkpoints.patterns import exactly
-from lowprec.checkpoints.saved import blocks_in, joined
-from lowprec.checkpoints.scheme import Scheme
-from lowprec.checkpoints.schemes import PLAIN, SAVED
-from lowprec.checkpoints.torchao import attributes
+from lowprec.checkpoints.schemes.scheme import Scheme
+from lowprec.checkpoints.schemes.schemes import PLAIN, SAVED
+from lowprec.checkpoints.schemes.torchao import attributes
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import SINGLE, Task
 

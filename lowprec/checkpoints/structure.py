@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.configured import STRATEGIES, Configured, kind_of, unknown_method
 from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
 from lowprec.checkpoints.decoding import zero_values
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.schemes import CACHE_SCALES, NESTED_MAP, is_mark
-from lowprec.checkpoints.sharing import needed
+from lowprec.checkpoints.schemes import bitsandbytes
+from lowprec.checkpoints.schemes.schemes import CACHE_SCALES, NESTED_MAP, is_mark
+from lowprec.checkpoints.schemes.sharing import needed
+from lowprec.checkpoints.schemes.words import ColumnWords
 from lowprec.checkpoints.weights import Weight
-from lowprec.checkpoints.words import ColumnWords
 
 __all__ = ["Finding", "structure"]
 

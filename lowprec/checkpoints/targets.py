@@ -12,8 +12,8 @@ import numpy.typing as npt
 from lowprec.arrays.random import is_plain
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import OTHER_BLOCKS, engine_format
-from lowprec.checkpoints.packings import GGUF_NVFP4
-from lowprec.checkpoints.schemes import PLAIN, Scheme, find
+from lowprec.checkpoints.schemes.packings import GGUF_NVFP4
+from lowprec.checkpoints.schemes.schemes import PLAIN, Scheme, find
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, rule as rule_of
 from lowprec.spec.format import Format

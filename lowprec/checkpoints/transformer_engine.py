@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
+from lowprec.arrays.blocks.packing import pack, unpack
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.packing import pack, unpack
+from lowprec.checkpoints.containers.torch_reading import checked
+from lowprec.checkpoints.containers.writer import Planned
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
-from lowprec.checkpoints.schemes import TRANSFORMER_ENGINE, find
-from lowprec.checkpoints.sharing import padded
-from lowprec.checkpoints.torch_reading import checked
-from lowprec.checkpoints.torchao import attributes
+from lowprec.checkpoints.schemes.schemes import TRANSFORMER_ENGINE, find
+from lowprec.checkpoints.schemes.sharing import padded
+from lowprec.checkpoints.schemes.torchao import attributes
 from lowprec.checkpoints.weights import OVER, Weight
-from lowprec.checkpoints.writer import Planned
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 

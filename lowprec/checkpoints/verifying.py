@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from lowprec.arrays.arith import divide
 from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.statistics import scale_for
+from lowprec.arrays.measures.statistics import scale_for
 from lowprec.checkpoints import transformer_engine
-from lowprec.checkpoints.bitsandbytes import is_nested
 from lowprec.checkpoints.bitsandbytes_writing import nested_differ
 from lowprec.checkpoints.container import CheckpointError, naming
 from lowprec.checkpoints.decoding import (
@@ -35,7 +34,8 @@ from lowprec.checkpoints.decoding import (
 )
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
-from lowprec.checkpoints.sharing import by_block, for_elements
+from lowprec.checkpoints.schemes.bitsandbytes import is_nested
+from lowprec.checkpoints.schemes.sharing import by_block, for_elements
 from lowprec.checkpoints.targets import usable
 from lowprec.checkpoints.weights import OVER, Weight, sources_of, weights_of
 from lowprec.checkpoints.writing import Watch

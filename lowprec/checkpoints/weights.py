@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lowprec.checkpoints import bitsandbytes
 from lowprec.checkpoints.configured import Configured, unknown_method
 from lowprec.checkpoints.container import CheckpointError, Entry, parse_json
+from lowprec.checkpoints.containers.onnx_reading import Decoded
+from lowprec.checkpoints.containers.saved import holds, in_catalog, said_by_lowprec, saved_in
+from lowprec.checkpoints.containers.torch_reading import checked
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.incomplete import incomplete
-from lowprec.checkpoints.onnx_reading import Decoded
-from lowprec.checkpoints.packings import GROUPS
 from lowprec.checkpoints.patterns import UnknownError
-from lowprec.checkpoints.saved import holds, in_catalog, said_by_lowprec, saved_in
-from lowprec.checkpoints.schemes import (
+from lowprec.checkpoints.schemes import bitsandbytes
+from lowprec.checkpoints.schemes.packings import GROUPS
+from lowprec.checkpoints.schemes.schemes import (
     COMFY_QUANT,
     FLOATS,
     INTEGERS,
@@ -33,10 +34,9 @@ from lowprec.checkpoints.schemes import (
     ZERO_POINT,
     Scheme,
 )
-from lowprec.checkpoints.sharing import grid_of, is_six, misfit, needed, of_node, sizes_of
-from lowprec.checkpoints.torch_reading import checked
-from lowprec.checkpoints.torchao import attributes
-from lowprec.checkpoints.words import Words
+from lowprec.checkpoints.schemes.sharing import grid_of, is_six, misfit, needed, of_node, sizes_of
+from lowprec.checkpoints.schemes.torchao import attributes
+from lowprec.checkpoints.schemes.words import Words
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import fixed

@@ -21,16 +21,16 @@ import numpy.typing as npt
 import lowprec
 from lowprec import files
 from lowprec.checkpoints.container import TAGS, TYPES, CheckpointError, Entry, naming, parse_json
+from lowprec.checkpoints.containers.gguf import GgufBlocks
+from lowprec.checkpoints.containers.gguf_writing import GgufWriter
+from lowprec.checkpoints.containers.locking import alone
+from lowprec.checkpoints.containers.onnx_writing import OnnxWriter
+from lowprec.checkpoints.containers.safetensors_writing import SafetensorsWriter
+from lowprec.checkpoints.containers.torch_writing import TorchWriter
+from lowprec.checkpoints.containers.writer import Planned, Writer, filling, writable
 from lowprec.checkpoints.folder import INDEX, SHARD, Checkpoint
-from lowprec.checkpoints.gguf import GgufBlocks
-from lowprec.checkpoints.gguf_writing import GgufWriter
-from lowprec.checkpoints.locking import alone
-from lowprec.checkpoints.onnx_writing import OnnxWriter
-from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
-from lowprec.checkpoints.schemes import INPUT_SCALES, ONNX, is_mark
-from lowprec.checkpoints.torch_writing import TorchWriter
+from lowprec.checkpoints.schemes.schemes import INPUT_SCALES, ONNX, is_mark
 from lowprec.checkpoints.weights import Weight
-from lowprec.checkpoints.writer import Planned, Writer, filling, writable
 from lowprec.spec.naming import plain
 
 __all__ = ["SINGLE", "Spread", "Task", "source_of", "with_copies", "write_checkpoint"]

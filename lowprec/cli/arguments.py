@@ -301,7 +301,7 @@ def project(
 
 def blocks_asked(fmt: BlockFormat, asked: dict[str, Any]) -> BlockFormat:
     """Return a block format with the rules that options say instead of its own."""
-    from lowprec.arrays.block import asked as block_asked
+    from lowprec.arrays.blocks.block import asked as block_asked
 
     profile = None if asked["profile"] is None else profile_named(asked["profile"])
     made = block_asked(fmt, asked["rule"], asked["rounding"], asked["saturation"], None, profile)

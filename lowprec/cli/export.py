@@ -76,7 +76,7 @@ def as_c(
 
     For instance: lowprec export c --operation fma --format e4m3fn -o fma.h
     """
-    from lowprec.export.c_operation import operation_header
+    from lowprec.export.c.c_operation import operation_header
 
     if (accumulation is None) == (operation is None):
         raise click.UsageError("give either --accumulation or --operation")
@@ -100,8 +100,8 @@ def as_c(
 
 def _of_product(name: str, operands: tuple[str, str] | None, scale: tuple[str, int] | None) -> str:
     """Return the header of an accumulation or a library call."""
-    from lowprec.export.c_accumulation import accumulation_header
-    from lowprec.export.c_call import call_header
+    from lowprec.export.c.c_accumulation import accumulation_header
+    from lowprec.export.c.c_call import call_header
     from lowprec.export.tabulate import provenance
     from lowprec.spec.epilogue import LibraryCall
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from lowprec.arrays import arith, convert, dot
+from lowprec.arrays import arith, convert
+from lowprec.arrays.dots import dot
 from lowprec.kernels.compiling import at_once
 from lowprec.kernels.engine import MANY
 from lowprec.spec.accumulation import Accumulation

@@ -19,7 +19,7 @@ from lowprec.oracle import machines
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
-from lowprec.spec.evidence import DOCUMENTS, evidence_for
+from lowprec.spec.evidence.evidence import DOCUMENTS, evidence_for
 from lowprec.spec.fields import by_field
 from lowprec.spec.library_calls import LIBRARY_CALLS
 from lowprec.spec.order import EXACT, Split

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.export.unit_vectors import UnitSuite, unit_file
 from lowprec.export.vector_files import Column

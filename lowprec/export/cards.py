@@ -21,7 +21,7 @@ from lowprec.oracle.exact import Exact, Special, to_float
 from lowprec.spec import catalog, codebooks
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.codebook import Codebook
-from lowprec.spec.evidence import evidence_for
+from lowprec.spec.evidence.evidence import evidence_for
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.naming import plain
 from lowprec.spec.profiles import Profile

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lowprec.export.accumulation_cards import best_evidence
 from lowprec.export.markdown import head, row
 from lowprec.spec.accumulations import ACCUMULATIONS
-from lowprec.spec.evidence import DOCUMENTS, EVIDENCE_KINDS, evidence_for
+from lowprec.spec.evidence.evidence import DOCUMENTS, EVIDENCE_KINDS, evidence_for
 from lowprec.spec.library_calls import LIBRARY_CALLS
 from lowprec.spec.profiles import PROFILES
 

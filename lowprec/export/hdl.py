@@ -7,7 +7,7 @@ so that simulators without unpacked array constants or DPI take them too.
 
 from __future__ import annotations
 
-from lowprec.export.c_header import identifier
+from lowprec.export.c.c_header import identifier
 from lowprec.export.filling import filled
 from lowprec.export.tabulate import nan_codes, value_words
 from lowprec.spec.codebook import Codebook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lowprec.export.c_operation import operation_name
+from lowprec.export.c.c_operation import operation_name
 from lowprec.export.filling import filled
 from lowprec.export.formula import formula
 from lowprec.export.words import Word, in_order

@@ -14,7 +14,7 @@ from typing import Any
 
 from lowprec import __version__
 from lowprec.export import cards, hdl, markdown
-from lowprec.export.c_header import c_header, codebook_header
+from lowprec.export.c.c_header import c_header, codebook_header
 from lowprec.export.tabulate import provenance, rows, thresholds, value_words
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lowprec import __version__
-from lowprec.arrays import comparisons, order
 from lowprec.arrays.checks import Array, code_dtype
+from lowprec.arrays.orders import comparisons, order
 from lowprec.export.tabulate import provenance
 from lowprec.export.vector_files import Column, VectorFile
 from lowprec.spec.accumulation import Accumulation, Window

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith, convert, dot
+from lowprec.arrays import arith, convert
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.dots import dot
 from lowprec.arrays.frames import is_frame
 from lowprec.arrays.kinds import check_products
 from lowprec.spec.accumulation import Accumulation

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.arith import add, multiply
-from lowprec.arrays.block_array import BlockArray
+from lowprec.arrays.blocks.block_array import BlockArray
 from lowprec.arrays.convert import cast, decode, encode
-from lowprec.arrays.dot import dot
+from lowprec.arrays.dots.dot import dot
 from lowprec.arrays.doubles import doubles
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import BlockFormat

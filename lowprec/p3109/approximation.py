@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from lowprec.arrays.axes import broadcast_arrays
 from lowprec.arrays.checks import Array
-from lowprec.arrays.order_parts import codes_in
+from lowprec.arrays.orders.order_parts import codes_in
 from lowprec.p3109.operations import Specialization, specialization
 from lowprec.p3109.parameters import name_of
 from lowprec.p3109.queries import places

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.kinds import apply, is_outside
-from lowprec.arrays.order_parts import codes_in
+from lowprec.arrays.orders.order_parts import codes_in
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.p3109.parameters import (
     SATURATIONS,

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from lowprec.arrays.axes import broadcast_arrays
 from lowprec.arrays.checks import values_operand
 from lowprec.arrays.convert import decode
-from lowprec.arrays.dot import dot
-from lowprec.arrays.sums import computed
+from lowprec.arrays.dots.dot import dot
+from lowprec.arrays.dots.sums import computed
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.catalog import BINARY64
 from lowprec.spec.families import ieee

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.plot import data
 from lowprec.plot.axes import Plot, axes_of
 from lowprec.plot.data.parts import Like

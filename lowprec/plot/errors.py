@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.format_results import FormatSweep
+from lowprec.arrays.measures.format_results import FormatSweep
 from lowprec.plot import data
 from lowprec.plot.axes import Plot, axes_of
 from lowprec.plot.data.parts import Like

@@ -153,7 +153,7 @@ class ArrayBlocks(BlockSubject):
 
     def decode(self, blocks: BlockCodes) -> Floats:
         """Decode by `lowprec.decode`."""
-        from lowprec.arrays.block import BlockArray
+        from lowprec.arrays.blocks.block import BlockArray
         from lowprec.arrays.checks import code_dtype
         from lowprec.arrays.convert import decode
 

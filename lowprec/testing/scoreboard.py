@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lowprec.arrays.block import asked as block_asked
+from lowprec.arrays.blocks.block import asked as block_asked
 from lowprec.arrays.checks import code_dtype, projection as projection_of
 from lowprec.arrays.convert import decode
 from lowprec.files import write

@@ -35,7 +35,7 @@ except ImportError as error:
     raise ImportError('strategies need hypothesis: pip install "lowprec[test]"') from error
 
 if TYPE_CHECKING:
-    from lowprec.arrays.block import BlockArray
+    from lowprec.arrays.blocks.block import BlockArray
 
 Strategy = st.SearchStrategy
 
@@ -355,7 +355,7 @@ def blocks(fmt: BlockFormat | str, *, count: int = 2) -> Strategy[BlockArray]:
 
 @st.composite
 def _blocks(draw: Any, known: BlockFormat, count: int) -> BlockArray:
-    from lowprec.arrays.block import BlockArray
+    from lowprec.arrays.blocks.block import BlockArray
     from lowprec.arrays.checks import code_dtype
 
     size = known.sizes[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from lowprec.arrays import statistics
-from lowprec.arrays.errors import ErrorReport
+from lowprec.arrays.measures import statistics
+from lowprec.arrays.measures.errors import ErrorReport
 from lowprec.spec import catalog
 
 __all__ = ["error_report"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.kernels.jit import has_half
 from lowprec.kernels.lower.dot import begins_in

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.spec import catalog

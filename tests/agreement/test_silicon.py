@@ -11,7 +11,7 @@ import pytest
 import lowprec as lp
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.block import BlockFormat
-from lowprec.spec.evidence import EVIDENCE_KINDS, evidence_for
+from lowprec.spec.evidence.evidence import EVIDENCE_KINDS, evidence_for
 from lowprec.spec.library_calls import LIBRARY_CALLS
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.rounding import TOWARD_POSITIVE, TOWARD_ZERO

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import dot as arrays_dot, sums as arrays_sums
 from lowprec.arrays.checks import code_dtype
+from lowprec.arrays.dots import dot as arrays_dot, sums as arrays_sums
 from lowprec.oracle import dot as oracle_dot
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.projection import Projection

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.export.c_accumulation import accumulation_header
+from lowprec.export.c.c_accumulation import accumulation_header
 from lowprec.oracle.dot import dot as oracle
 from lowprec.spec import catalog
 from lowprec.spec.order import Order, order

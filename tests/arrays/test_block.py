@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import block_array
+from lowprec.arrays.blocks import block_array
 from lowprec.kernels.codes import code_dtype
 from lowprec.spec import catalog
 from lowprec.spec.rounding import stochastic

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.oracle.convert import project
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation

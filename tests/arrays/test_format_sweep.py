@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays.format_sweep import elements_of
+from lowprec.arrays.measures.format_sweep import elements_of
 from lowprec.spec.families import finite
 from tests.examples import example_script, printed
 

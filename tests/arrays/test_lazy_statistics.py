@@ -11,7 +11,7 @@ import xarray as xr
 from dask.delayed import Delayed
 
 import lowprec as lp
-from lowprec.arrays import lazy_statistics, statistics
+from lowprec.arrays.measures import lazy_statistics, statistics
 from tests.support import chunkings
 
 pytestmark = [pytest.mark.apart, pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")]

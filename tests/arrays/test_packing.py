@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays.packing import pack, swizzle, unpack, unswizzle
+from lowprec.arrays.blocks.packing import pack, swizzle, unpack, unswizzle
 from lowprec.spec import catalog
 from tests import programs
 

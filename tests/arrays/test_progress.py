@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import dot, functions, progress, scale_search
+from lowprec.arrays import functions, progress
+from lowprec.arrays.dots import dot
+from lowprec.arrays.measures import scale_search
 from lowprec.arrays.random import is_plain
 from lowprec.kernels.vector.dot_program import Dots
 from lowprec.spec import catalog

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays import scale_search
-from lowprec.arrays.statistics import error_report, scale_for
+from lowprec.arrays.measures import scale_search
+from lowprec.arrays.measures.statistics import error_report, scale_for
 from lowprec.kernels.scales import NEGLIGIBLE, TOLERANCE, bound_between
 from lowprec.methods import fp8
 from lowprec.spec import catalog

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import lowprec as lp
-from lowprec.arrays import statistics
-from lowprec.arrays.statistics import ErrorReport, error_report, scale_for
+from lowprec.arrays.measures import statistics
+from lowprec.arrays.measures.statistics import ErrorReport, error_report, scale_for
 from lowprec.spec import catalog
 from lowprec.spec.codebooks import CODEBOOKS
 from lowprec.spec.families import fixed

@@ -7,7 +7,7 @@ from benchmarks.comparisons import comparison_contest
 from benchmarks.contest import WrongResult
 from benchmarks.data import KINDS, has_data
 from benchmarks.topics import TOPICS, Job
-from lowprec.arrays import comparisons
+from lowprec.arrays.orders import comparisons
 from lowprec.spec import catalog
 from tests.benchmarks.conftest import checked
 

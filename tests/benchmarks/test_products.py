@@ -17,7 +17,7 @@ from benchmarks.products import accumulation_of, has_product, product_contest
 from benchmarks.report import Report, Row
 from benchmarks.timing import Contender, Timed, interleave
 from benchmarks.topics import TARGETS, TOPICS, Job
-from lowprec.arrays import dot as dots
+from lowprec.arrays.dots import dot as dots
 from lowprec.export import cards
 from lowprec.spec import catalog
 from tests.benchmarks.conftest import checked, wrong

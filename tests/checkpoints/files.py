@@ -5,9 +5,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from lowprec.checkpoints.container import CheckpointError, open_file
+from lowprec.checkpoints.containers.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
-from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from tests.programs import need_package
 
 #: Of files that schemes of a family are written to, where that is another container.

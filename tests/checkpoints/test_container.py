@@ -16,9 +16,9 @@ from safetensors.numpy import save_file
 import lowprec
 from lowprec.checkpoints import weights
 from lowprec.checkpoints.container import TAGS, CheckpointError, open_file, parse_json, tag_of
+from lowprec.checkpoints.containers.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import INDEX, open_checkpoint
-from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.capture.reading import read_capture
 from lowprec.verify.dumps.files import open_dump
@@ -395,7 +395,7 @@ def test_headers_of_too_many_parts_are_refused(tmp_path, text, message):
 
 
 def test_a_file_of_more_tensors_than_are_read_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("lowprec.checkpoints.writer.MOST_TENSORS", 2)
+    monkeypatch.setattr("lowprec.checkpoints.containers.writer.MOST_TENSORS", 2)
     with refusal("would have 3 tensors, and at most 2 are read; write several"):
         lowprec.save(tmp_path / "x.safetensors", {name: np.ones(1) for name in "abc"})
     assert not list(tmp_path.iterdir())

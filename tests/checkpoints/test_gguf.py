@@ -7,15 +7,16 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from lowprec.checkpoints import gguf as reading, quantizing
+from lowprec.checkpoints import quantizing
 from lowprec.checkpoints.container import stamp
+from lowprec.checkpoints.containers import gguf as reading
+from lowprec.checkpoints.containers.gguf_writing import join_blocks
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, codes_of, ranges, stored_scales, values_of
 from lowprec.checkpoints.folder import open_checkpoint
-from lowprec.checkpoints.gguf_blocks import split_blocks
-from lowprec.checkpoints.gguf_writing import join_blocks
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.schemes.gguf_blocks import split_blocks
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import quantized, refusal, source

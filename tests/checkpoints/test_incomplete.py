@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.containers.saving import save
 from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
-from lowprec.checkpoints.saving import save
-from lowprec.checkpoints.schemes import SCHEMES
+from lowprec.checkpoints.schemes.schemes import SCHEMES
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import ENDINGS, SMALL, changed, refusal, source
 from tests.programs import need_package

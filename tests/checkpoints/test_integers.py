@@ -9,11 +9,11 @@ from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkp
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
-from lowprec.checkpoints.packings import LONG_ROW, GgufPacking
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
+from lowprec.checkpoints.schemes.packings import LONG_ROW, GgufPacking
+from lowprec.checkpoints.schemes.words import ColumnWords
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from lowprec.checkpoints.words import ColumnWords
 from lowprec.spec import catalog
 from tests.checkpoints.files import refusal
 from tests.checkpoints.writers import folder

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from lowprec.checkpoints.locking import alone, in_turn
+from lowprec.checkpoints.containers.locking import alone, in_turn
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from tests.checkpoints.files import refusal, source
 from tests.programs import need_package
@@ -24,7 +24,7 @@ OTHERS = {
 #: Says that kernels are loaded, waits for a line, and quantises slowly enough to be killed anywhere.
 _CHILD = """
 import sys, time
-from lowprec.checkpoints.writer import Writer
+from lowprec.checkpoints.containers.writer import Writer
 from lowprec.cli.main import main
 write = Writer.write
 def slowly(self, *arguments):

@@ -8,12 +8,12 @@ import pytest
 from safetensors.numpy import save_file
 
 import lowprec as lp
-from lowprec.arrays.packing import swizzle, unswizzle
+from lowprec.arrays.blocks.packing import swizzle, unswizzle
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
-from lowprec.checkpoints.schemes import NESTED_ABSMAX
+from lowprec.checkpoints.schemes.schemes import NESTED_ABSMAX
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import changed, quantized, source
 

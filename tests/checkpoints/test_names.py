@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from lowprec.checkpoints.containers.torch_writing import TorchWriter
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.patterns import matching
 from lowprec.checkpoints.quantizing import EXCLUDED, quantize_checkpoint, target
-from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import refusal

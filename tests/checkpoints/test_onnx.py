@@ -16,7 +16,7 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.inspecting import inspect
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
-from lowprec.checkpoints.schemes import find
+from lowprec.checkpoints.schemes.schemes import find
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.dumps.files import open_dump

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import lowprec
-from lowprec.checkpoints import onnx_reading
+from lowprec.checkpoints.containers import onnx_reading
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, values_of
 from lowprec.checkpoints.folder import open_checkpoint

@@ -14,15 +14,16 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import lowprec as lp
-from lowprec.checkpoints import container, saved, saving
+from lowprec.checkpoints import container
 from lowprec.checkpoints.container import open_file, tag_of
+from lowprec.checkpoints.containers import saved, saving
+from lowprec.checkpoints.containers.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.inspecting import inspect
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import target
-from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.spec import catalog

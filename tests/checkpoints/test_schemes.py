@@ -15,14 +15,14 @@ from safetensors.numpy import save_file
 
 import lowprec as lp
 from lowprec.checkpoints.container import TAGS
+from lowprec.checkpoints.containers.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import PART, as_blocks, codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.inspecting import inspect
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
-from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
-from lowprec.checkpoints.schemes import SCHEMES
+from lowprec.checkpoints.schemes.schemes import SCHEMES
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from tests.checkpoints.files import ENDINGS, changed, quantized, refusal, source

@@ -7,13 +7,13 @@ import pytest
 from safetensors.numpy import save_file
 
 import lowprec as lp
-from lowprec.arrays.packing import swizzle
+from lowprec.arrays.blocks.packing import swizzle
+from lowprec.checkpoints.containers.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
-from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
 from lowprec.verify.dumps import open_dump

@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from lowprec.checkpoints import pickles
 from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.containers import pickles
+from lowprec.checkpoints.containers.pickles import Call, Global, Stored, read_pickle, write_pickle
 from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.decoding import values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
-from lowprec.checkpoints.pickles import Call, Global, Stored, read_pickle, write_pickle
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
 from lowprec.checkpoints.weights import weights_of
 from tests.command import lowprec

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from lowprec.checkpoints.containers.safetensors_writing import SafetensorsWriter
+from lowprec.checkpoints.containers.torch_writing import TorchWriter
 from lowprec.checkpoints.converting import convert_checkpoint, dequantize_checkpoint
 from lowprec.checkpoints.decoding import as_blocks, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import quantize_checkpoint, target
-from lowprec.checkpoints.safetensors_writing import SafetensorsWriter
-from lowprec.checkpoints.torch_writing import TorchWriter
 from lowprec.checkpoints.transformer_engine import encoded
 from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
@@ -476,7 +476,7 @@ def test_what_torch_saved_is_read(tmp_path, engine, kind, version, swizzled):
     """State dicts inside of dicts, parameters, a quantizer with its state, methods of classes of before."""
     import torch
 
-    from lowprec.arrays.packing import swizzle
+    from lowprec.arrays.blocks.packing import swizzle
 
     names = ORDER[kind, version]
     found, _ = quantized(

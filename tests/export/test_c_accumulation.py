@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
 from lowprec.cli.main import main
-from lowprec.export.c_accumulation import accumulation_header, unsaid
-from lowprec.export.c_header import identifier
+from lowprec.export.c.c_accumulation import accumulation_header, unsaid
+from lowprec.export.c.c_header import identifier
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.arrays.checks import code_dtype
 from lowprec.cli.main import main
-from lowprec.export.c_call import call_header
-from lowprec.export.c_header import identifier
+from lowprec.export.c.c_call import call_header
+from lowprec.export.c.c_header import identifier
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.library_calls import library_call

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from lowprec.arrays.checks import code_dtype
 from lowprec.cli.main import main
 from lowprec.export import formula, words
-from lowprec.export.c_operation import operation_header, operation_name
+from lowprec.export.c.c_operation import operation_header, operation_name
 from lowprec.oracle import arith, convert, flags
 from lowprec.oracle.exact import Special
 from lowprec.oracle.flags import is_signaling

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.arrays.block import asked as block_asked
+from lowprec.arrays.blocks.block import asked as block_asked
 from lowprec.export.block_vectors import block_suite, decoder_suite
 from lowprec.export.unit_vectors import comparison_suite, dot_suite, matmul_suite
 from lowprec.export.vectors import suite

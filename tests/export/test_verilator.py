@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
-from lowprec.export.c_header import identifier
+from lowprec.export.c.c_header import identifier
 from lowprec.export.tables import Table
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign

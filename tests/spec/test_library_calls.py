@@ -6,7 +6,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.spec.accumulations import ACCUMULATIONS
-from lowprec.spec.evidence import evidence_for
+from lowprec.spec.evidence.evidence import evidence_for
 from lowprec.spec.library_calls import LIBRARY_CALLS, library_call
 from lowprec.spec.order import Split
 from lowprec.spec.toml_reading import from_toml

@@ -18,9 +18,10 @@ from lowprec.spec.projection import DEFAULT
 from lowprec.verify.compare import sample
 from lowprec.verify.compare.judging import judge
 from lowprec.verify.dumps.files import Held, open_dump
-from lowprec.verify.questions import blocks, elements
-from lowprec.verify.questions.blocks import BlockQuestion
-from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.blocks import blocks
+from lowprec.verify.questions.blocks.blocks import BlockQuestion
+from lowprec.verify.questions.elements import elements
+from lowprec.verify.questions.elements.elements import ElementQuestion
 from lowprec.verify.sweeps import cluster, keeping, processes
 from tests.programs import need_package
 

@@ -12,7 +12,7 @@ import lowprec as lp
 from lowprec.export.block_vectors import block_suite
 from lowprec.spec.projection import Projection
 from lowprec.verify.inputs.block_cases import source_values
-from lowprec.verify.questions.block_causes import with_nan
+from lowprec.verify.questions.blocks.block_causes import with_nan
 from tests.planted_bugs import BLOCK_BUGS, block
 
 pytestmark = pytest.mark.apart

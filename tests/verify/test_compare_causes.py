@@ -351,7 +351,7 @@ def test_shifted_and_differently_sized_blocks_are_recognised():
 
 def test_blocks_are_compared_in_pieces_as_they_are_whole(monkeypatch):
     """The scale of the tensor is that of all of it; pieces end where blocks do."""
-    from lowprec.verify.questions import blocks as subject
+    from lowprec.verify.questions.blocks import blocks as subject
 
     x = np.concatenate([matrix()] * 8)
     x[500, 3] = 1e6
@@ -435,7 +435,7 @@ def test_products_of_any_shapes_are_compared(monkeypatch, verb, left, right):
     x.reshape(-1)[0] = -0.0
     got = np.asarray(getattr(lp, verb)(x, y, "fp32_fma", addend=0.5))
     for piece in (1 << 25, 1 << 8):
-        monkeypatch.setattr("lowprec.verify.questions.dots._PIECE", piece)
+        monkeypatch.setattr("lowprec.verify.questions.dots.dots._PIECE", piece)
         assert lp.compare((x, y), got, operation=verb, accumulation="fp32_fma", addend=0.5).agrees
         wrong = got.copy()
         wrong.reshape(-1)[-1] += 1

@@ -7,7 +7,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.verify.compare import diagnosis
-from lowprec.verify.questions.dots import DotQuestion
+from lowprec.verify.questions.dots.dots import DotQuestion
 from tests import planted_bugs
 
 _ZERO, _LEAST = (

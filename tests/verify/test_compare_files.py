@@ -20,7 +20,7 @@ from lowprec.cli.main import main
 from lowprec.spec import catalog
 from lowprec.verify.compare import compare as comparing, report_pages
 from lowprec.verify.dumps.files import Dump, DumpError, Held, Spool, open_dump
-from lowprec.verify.questions import elements
+from lowprec.verify.questions.elements import elements
 from tests.support import refusal_test
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from lowprec.cli.main import main
 from lowprec.spec import catalog
 from lowprec.verify.compare.lines import compare_lines
 from lowprec.verify.dumps.files import DumpError
-from lowprec.verify.questions.flags import shown_flags
+from lowprec.verify.questions.elements.flags import shown_flags
 from lowprec.verify.reference.operations import flags_of
 
 ROOT = Path(__file__).parents[2]

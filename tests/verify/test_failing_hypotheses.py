@@ -15,9 +15,9 @@ from lowprec.verify.compare import compare, diagnosis
 from lowprec.verify.identify.hypotheses import Move
 from lowprec.verify.identify.identify import ports_of
 from lowprec.verify.identify.search import Answers, Search
-from lowprec.verify.questions import elements
-from lowprec.verify.questions.blocks import BlockQuestion
-from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.blocks.blocks import BlockQuestion
+from lowprec.verify.questions.elements import elements
+from lowprec.verify.questions.elements.elements import ElementQuestion
 from lowprec.verify.questions.question import Change
 
 SCHEMA = pathlib.Path(__file__).parents[2] / "tables" / "schema" / "compare.schema.json"

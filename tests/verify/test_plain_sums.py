@@ -10,9 +10,9 @@ import pytest
 import lowprec as lp
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.order import chunked
-from lowprec.verify.questions import step_model, sum_edits
-from lowprec.verify.questions.stages import fault, stages_of
-from lowprec.verify.questions.step_faults import step_faults
+from lowprec.verify.questions.dots import step_model, sum_edits
+from lowprec.verify.questions.dots.stages import fault, stages_of
+from lowprec.verify.questions.dots.step_faults import step_faults
 
 FMA = dataclasses.replace(accumulation("fp32_fma"), operands=("e4m3fn", "e4m3fn"))
 UNITS = {

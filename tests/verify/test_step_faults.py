@@ -11,10 +11,10 @@ import lowprec as lp
 from lowprec.arrays.checks import code_dtype
 from lowprec.export.unit_vectors import dot_suite
 from lowprec.spec.accumulations import ACCUMULATIONS
-from lowprec.verify.questions import step_cuts
-from lowprec.verify.questions.stages import stages_of
-from lowprec.verify.questions.step_faults import step_faults
-from lowprec.verify.questions.step_model import has_steps, stepped
+from lowprec.verify.questions.dots import step_cuts
+from lowprec.verify.questions.dots.stages import stages_of
+from lowprec.verify.questions.dots.step_faults import step_faults
+from lowprec.verify.questions.dots.step_model import has_steps, stepped
 from tests.planted_bugs import UNIT
 from tests.support import most_apart
 

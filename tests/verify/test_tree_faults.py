@@ -9,8 +9,8 @@ import pytest
 
 import lowprec as lp
 from lowprec.spec.rounding import rounding
-from lowprec.verify.questions.step_model import has_steps, stepped
-from lowprec.verify.questions.step_trees import is_tree, nodes_of, places_of_nodes
+from lowprec.verify.questions.dots.step_model import has_steps, stepped
+from lowprec.verify.questions.dots.step_trees import is_tree, nodes_of, places_of_nodes
 
 TREES = ("pairwise", "reversed", "lanes(2)", "lanes(3)", "lanes(4, pairwise)", "((0, 2), (1, 3), 4, 5, 6)")
 HALF = ("binary16", lp.Projection(nan_sign="drop"))

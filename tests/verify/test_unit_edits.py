@@ -10,7 +10,7 @@ import pytest
 
 import lowprec as lp
 from lowprec.verify.compare.rules import learn
-from lowprec.verify.questions import blocks as blocks_question
+from lowprec.verify.questions.blocks import blocks as blocks_question
 from lowprec.verify.questions.features import Feature
 from tests.planted_unlisted import BINARY32, E5M2, highest, window
 

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith, convert, statistics
+from lowprec.arrays import arith, convert
 from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.checks import Array, as_array, asked_type, code_dtype, codes_operand, refuse_codes
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
+from lowprec.arrays.measures import statistics
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign
 from lowprec.spec.projection import Projection, Saturation

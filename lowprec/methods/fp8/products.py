@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith, convert, dot
+from lowprec.arrays import arith, convert
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.dots import dot
 from lowprec.methods._layer import check_layer, check_names, in_rows, linear_layer
 from lowprec.methods.fp8.codes import ScaledCodes, decode, encode
 from lowprec.methods.fp8.scaling import Recipe, Role, Scaling

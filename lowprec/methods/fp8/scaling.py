@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import statistics
 from lowprec.arrays.doubles import reals
+from lowprec.arrays.measures import statistics
 from lowprec.methods.fp8.codes import POLICIES, ScaledCodes, encode
 from lowprec.spec import catalog
 from lowprec.spec.format import Format

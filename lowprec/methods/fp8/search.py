@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import convert, statistics
+from lowprec.arrays import convert
 from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.doubles import real, reals
-from lowprec.arrays.errors import decibels
 from lowprec.arrays.kinds import check_labels
+from lowprec.arrays.measures import statistics
+from lowprec.arrays.measures.errors import decibels
 from lowprec.methods.fp8.codes import encode, projection_of
 from lowprec.spec import catalog
 from lowprec.spec.codebook import Codebook

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import convert
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
 from lowprec.methods._layer import check_features, in_rows

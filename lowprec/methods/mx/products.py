@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import convert
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import Array, as_array
 from lowprec.methods._layer import check_layer, check_names, in_rows, linear_layer, multiplied, shape_of
 from lowprec.spec import catalog

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith, convert, dot
+from lowprec.arrays import arith, convert
 from lowprec.arrays.axes import axis_within
 from lowprec.arrays.checks import Array
+from lowprec.arrays.dots import dot
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.kinds import check_labels
 from lowprec.kernels.modes import usual_modes

@@ -5,7 +5,7 @@ Blocks themselves are formats of `lowprec`: ``lowprec.encode(values, "nvfp4")``,
 Source: [NVFP4], [FOUROVERSIX].
 """
 
-from lowprec.arrays.mxfp4 import Conversion, from_mxfp4
+from lowprec.arrays.blocks.mxfp4 import Conversion, from_mxfp4
 from lowprec.methods.nvfp4.choice import Choice, encode
 from lowprec.methods.nvfp4.hadamard import hadamard, signs
 from lowprec.methods.nvfp4.layer import Gradients, Recipe, linear

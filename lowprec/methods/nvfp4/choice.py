@@ -15,9 +15,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import arith, convert, dot
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays import arith, convert
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import Array, as_array
+from lowprec.arrays.dots import dot
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule
 

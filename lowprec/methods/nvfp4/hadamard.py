@@ -16,9 +16,9 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import dot
 from lowprec.arrays.axes import axis_within
 from lowprec.arrays.checks import Array
+from lowprec.arrays.dots import dot
 from lowprec.arrays.doubles import reals
 from lowprec.arrays.random import random_bits
 from lowprec.spec import catalog

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import convert
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import Array, as_array
 from lowprec.arrays.random import key_of, random_bits
 from lowprec.methods._layer import check_layer, in_rows, linear_layer, multiplied

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays import dot
 from lowprec.arrays.checks import as_array
+from lowprec.arrays.dots import dot
 from lowprec.methods._layer import in_rows
 from lowprec.methods.scale_propagation.config import current
 from lowprec.methods.scale_propagation.rules.products import scaled_matmul

@@ -20,7 +20,7 @@ from lowprec.arrays.arith import fma, sqrt
 from lowprec.arrays.checks import Array
 from lowprec.arrays.convert import decode, encode, quantize
 from lowprec.arrays.doubles import doubles, reals
-from lowprec.arrays.statistics import error_report, scale_for
+from lowprec.arrays.measures.statistics import error_report, scale_for
 from lowprec.methods.scale_propagation.config import ScaleRounding, current
 from lowprec.methods.scale_propagation.rounding import SCALES
 from lowprec.spec import catalog

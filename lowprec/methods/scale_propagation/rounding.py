@@ -20,7 +20,7 @@ from lowprec.arrays import arith
 from lowprec.arrays.axes import broadcast_shapes
 from lowprec.arrays.checks import Array, as_array, float_dtype, values_type
 from lowprec.arrays.convert import quantize
-from lowprec.arrays.dot import matmul
+from lowprec.arrays.dots.dot import matmul
 from lowprec.methods.scale_propagation.config import current
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation

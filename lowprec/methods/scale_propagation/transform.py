@@ -18,8 +18,8 @@ import numpy.typing as npt
 from lowprec.arrays.arith import divide
 from lowprec.arrays.checks import Array, values_operand
 from lowprec.arrays.convert import quantize
+from lowprec.arrays.dots.sums import computed
 from lowprec.arrays.doubles import reals
-from lowprec.arrays.sums import computed
 from lowprec.methods.scale_propagation.checks import finite_scale, number
 from lowprec.methods.scale_propagation.config import config, current, scales_everything, scaling_everything
 from lowprec.methods.scale_propagation.pow2 import pow2_below, pow2_round, pow2_sqrt

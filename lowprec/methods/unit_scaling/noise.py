@@ -16,9 +16,9 @@ import numpy.typing as npt
 from lowprec.arrays.checks import as_array
 from lowprec.arrays.convert import decode, quantize
 from lowprec.arrays.doubles import real, reals
-from lowprec.arrays.errors import decibels
 from lowprec.arrays.kinds import check_labels
-from lowprec.arrays.statistics import error_report
+from lowprec.arrays.measures.errors import decibels
+from lowprec.arrays.measures.statistics import error_report
 from lowprec.methods.unit_scaling.vjp import Array, array
 from lowprec.spec import catalog
 from lowprec.spec.format import Format, Sign

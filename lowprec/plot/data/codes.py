@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.convert import decode
 from lowprec.plot.data.parts import Array, Doubles, Like, codes_of, narrow, pair_of, places
 from lowprec.spec import catalog

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import encode as encode_blocks
+from lowprec.arrays.blocks.block import encode as encode_blocks
 from lowprec.arrays.checks import as_array, values_operand
-from lowprec.arrays.dot import dot
+from lowprec.arrays.dots.dot import dot
 from lowprec.arrays.kinds import check_labels
-from lowprec.arrays.scale_search import measured
-from lowprec.arrays.statistics import error_report, scale_for
+from lowprec.arrays.measures.scale_search import measured
+from lowprec.arrays.measures.statistics import error_report, scale_for
 from lowprec.plot.data.parts import Array, Doubles, Like
 from lowprec.spec import catalog
 from lowprec.spec.accumulation import Accumulation

@@ -46,7 +46,7 @@ def _vectors(subject: Subject) -> tuple[Floats, Floats]:
 def _dots(subject: Subject, x: Array, y: Array, how: Accumulation) -> Floats:
     """Return the dot products of rows."""
     if is_verbs(subject):
-        from lowprec.arrays.dot import dot
+        from lowprec.arrays.dots.dot import dot
 
         return np.asarray(dot(x, y, how)).astype(np.float64)
     return values_of(oracle_arrays.dot(x, y, how), how.output[0])

@@ -49,7 +49,7 @@ def total_order(subject: Subject) -> Outcome:
     """
     fmt = subject.format
     if is_verbs(subject):
-        from lowprec.arrays.comparisons import total_order as before
+        from lowprec.arrays.orders.comparisons import total_order as before
 
         x, y = _pairs(_some(subject, 64))
         got = np.asarray(before(x, y, fmt))
@@ -84,7 +84,7 @@ def comparisons(subject: Subject) -> Iterator[Outcome]:
     """Codes compare as their values do: less, less_equal, equal, greater, greater_equal; unordered
     where one is NaN.
     """
-    from lowprec.arrays import comparisons as verbs
+    from lowprec.arrays.orders import comparisons as verbs
 
     x, y = _pairs(_some(subject, 64))
     left, right = values_of(x, subject.format), values_of(y, subject.format)
@@ -109,7 +109,7 @@ def classes(subject: Subject) -> Outcome:
     """
     fmt = subject.format
     if is_verbs(subject):
-        from lowprec.arrays.order import classify
+        from lowprec.arrays.orders.order import classify
 
         codes = subject.codes
         got = np.asarray(classify(codes, fmt)).astype(np.int64)
@@ -145,7 +145,7 @@ def neighbours(subject: Subject) -> Outcome:
     values = np.unique(values[np.isfinite(values)] + 0.0)
     below, above = values[:-1], values[1:]
     if is_verbs(subject):
-        from lowprec.arrays.order import nextafter
+        from lowprec.arrays.orders.order import nextafter
 
         up = np.asarray(nextafter(below, np.inf, subject.format)).astype(np.float64)
         down = np.asarray(nextafter(above, -np.inf, subject.format)).astype(np.float64)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import asked as block_asked
-from lowprec.arrays.block_stream import axes_of, grid_of
+from lowprec.arrays.blocks.block import asked as block_asked
+from lowprec.arrays.blocks.block_stream import axes_of, grid_of
 from lowprec.arrays.checks import as_array, code_dtype, keeps_dtype, projection as projection_of
 from lowprec.arrays.kinds import check_labels, check_products
 from lowprec.arrays.random import integers_for, with_integers
@@ -33,12 +33,12 @@ from lowprec.verify.compare.judging import Watch, judge, judge_flags, rank_accum
 from lowprec.verify.compare.report import Comparison, Ranked
 from lowprec.verify.dumps.files import Dump, Held, Values, open_dump, open_results
 from lowprec.verify.dumps.weights import WeightDump
-from lowprec.verify.questions.blocks import BlockQuestion
-from lowprec.verify.questions.dots import DotQuestion
-from lowprec.verify.questions.elements import ElementQuestion
-from lowprec.verify.questions.flags import FlagQuestion
+from lowprec.verify.questions.blocks.blocks import BlockQuestion
+from lowprec.verify.questions.dots.dots import DotQuestion
+from lowprec.verify.questions.elements.elements import ElementQuestion
+from lowprec.verify.questions.elements.flags import FlagQuestion
+from lowprec.verify.questions.elements.scaled import ScaledQuestion, Scaling
 from lowprec.verify.questions.question import Budget, Each, Question, budget, each_here
-from lowprec.verify.questions.scaled import ScaledQuestion, Scaling
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
 __all__ = ["DOTS", "compare", "drawn_integers"]

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from lowprec.verify.compare.cause import Conditional, Examples
 from lowprec.verify.compare.part_rules import of_parts
 from lowprec.verify.compare.rules import Rule, entries, is_whole, learn, of_classes
+from lowprec.verify.questions.dots.former import last_loaded
 from lowprec.verify.questions.features import Feature, has_fields
-from lowprec.verify.questions.former import last_loaded
 from lowprec.verify.questions.question import Array, Batch, Change, Changes, Judged, Question, excluded
 from lowprec.verify.questions.result_edits import of_results
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.order import classify
+from lowprec.arrays.orders.order import classify
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes import codebooks

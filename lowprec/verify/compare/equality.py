@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import asked as block_asked
-from lowprec.arrays.block_array import BlockArray, tensor_scale_of
-from lowprec.arrays.block_products import spread
-from lowprec.arrays.block_stream import axes_of, grid_of
+from lowprec.arrays.blocks.block import asked as block_asked
+from lowprec.arrays.blocks.block_array import BlockArray, tensor_scale_of
+from lowprec.arrays.blocks.block_products import spread
+from lowprec.arrays.blocks.block_stream import axes_of, grid_of
+from lowprec.arrays.blocks.packing import packed_bytes, packed_shape, unpack, unswizzle
 from lowprec.arrays.checks import as_array, projection as projection_of
 from lowprec.arrays.convert import encode
-from lowprec.arrays.packing import packed_bytes, packed_shape, unpack, unswizzle
 from lowprec.kernels.modes import in_modes_of_now, usual_modes
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat, ScaleRule

@@ -20,14 +20,14 @@ from lowprec.verify.compare.report import Comparison, Farthest, Ranked, Spent
 from lowprec.verify.compare.sample import Sample
 from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import Dump, Held
-from lowprec.verify.questions.blocks import BlockQuestion
-from lowprec.verify.questions.dot_changes import orders
-from lowprec.verify.questions.dot_operands import could_be
-from lowprec.verify.questions.dots import DotQuestion
-from lowprec.verify.questions.elements import ElementQuestion
-from lowprec.verify.questions.flags import RecordedFlags
+from lowprec.verify.questions.blocks.blocks import BlockQuestion
+from lowprec.verify.questions.dots.dot_changes import orders
+from lowprec.verify.questions.dots.dot_operands import could_be
+from lowprec.verify.questions.dots.dots import DotQuestion
+from lowprec.verify.questions.elements.elements import ElementQuestion
+from lowprec.verify.questions.elements.flags import RecordedFlags
+from lowprec.verify.questions.elements.scaled import Scaling
 from lowprec.verify.questions.question import Array, Batch, Each, Judged, Question, differ, each_here, judged
-from lowprec.verify.questions.scaled import Scaling
 
 __all__ = ["Watch", "judge", "rank_accumulations", "rank_formats"]
 

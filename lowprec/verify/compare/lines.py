@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.block import BlockFormat
@@ -32,11 +32,11 @@ from lowprec.verify.dumps.files import DumpError, Held, Spool
 from lowprec.verify.inputs.block_cases import source_values
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
 from lowprec.verify.inputs.operands import random_width
-from lowprec.verify.questions.decoded import DecodedQuestion
-from lowprec.verify.questions.elements import ElementQuestion
-from lowprec.verify.questions.flags import FlagQuestion, SumFlagQuestion
+from lowprec.verify.questions.blocks.decoded import DecodedQuestion
+from lowprec.verify.questions.blocks.tensor_scales import TensorsQuestion
+from lowprec.verify.questions.elements.elements import ElementQuestion
+from lowprec.verify.questions.elements.flags import FlagQuestion, SumFlagQuestion
 from lowprec.verify.questions.question import budget
-from lowprec.verify.questions.tensor_scales import TensorsQuestion
 from lowprec.verify.reference.dots import check_flags, random_bits_of, roundings
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 

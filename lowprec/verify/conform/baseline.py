@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowprec.checkpoints.container import read_text
+from lowprec.spec.evidence.reviewed import reviewed
 from lowprec.spec.number_text import read_integer
-from lowprec.spec.reviewed import reviewed
 from lowprec.verify.codes.display import quoted
 from lowprec.verify.frameworks.tasks import KINDS
 

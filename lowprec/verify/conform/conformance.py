@@ -40,7 +40,7 @@ from lowprec.verify.frameworks.tasks import (
     is_zero,
     shown,
 )
-from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.elements.elements import ElementQuestion
 from lowprec.verify.questions.question import Change, Changes, Question, differ
 
 __all__ = ["Divergence", "Finding", "KINDS", "Row", "compare", "flushing"]

@@ -19,7 +19,7 @@ from lowprec.spec.rounding import MODES, NEAREST_EVEN
 from lowprec.verify.codes.values import as_doubles
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.block_cases import BlockCases, block_answers, source_values
-from lowprec.verify.questions.block_causes import with_nan
+from lowprec.verify.questions.blocks.block_causes import with_nan
 
 __all__ = ["plan_of_blocks"]
 

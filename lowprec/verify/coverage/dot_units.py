@@ -17,7 +17,7 @@ from lowprec.spec.order import EXACT, PAIRWISE, SEQUENTIAL, chunked
 from lowprec.spec.rounding import NEAREST_AWAY, NEAREST_EVEN, TOWARD_NEGATIVE, TOWARD_ZERO
 from lowprec.verify.coverage.points import Plan
 from lowprec.verify.inputs.dot_shape import DotCases, Shape, answers
-from lowprec.verify.questions.dot_changes import How, part_of, tried, window_with, with_fields, with_rule
+from lowprec.verify.questions.dots.dot_changes import How, part_of, tried, window_with, with_fields, with_rule
 
 __all__ = ["add_units", "vanishes"]
 

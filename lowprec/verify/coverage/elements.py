@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.order import classify
+from lowprec.arrays.orders.order import classify
 from lowprec.spec.arith import Class
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format

@@ -18,11 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec import files
-from lowprec.arrays.block_stream import axes_of
+from lowprec.arrays.blocks.block_stream import axes_of
+from lowprec.arrays.blocks.packing import packed_bytes, packed_shape, unpack
 from lowprec.arrays.checks import UNSIGNED, code_dtype, typed_codes
 from lowprec.arrays.convert import decode
-from lowprec.arrays.packing import packed_bytes, packed_shape, unpack
-from lowprec.checkpoints.container import TAGS, CheckpointError, HeldEntry, absent, changed, counts, stamp
+from lowprec.checkpoints.container import (
+    TAGS,
+    CheckpointError,
+    HeldEntry,
+    absent,
+    changed,
+    counts,
+    stamp,
+)
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.weights import by_name, weights_of
 from lowprec.spec import catalog

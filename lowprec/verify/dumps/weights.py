@@ -8,8 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lowprec.checkpoints import bitsandbytes, decoding
+from lowprec.checkpoints import decoding
 from lowprec.checkpoints.container import CheckpointError
+from lowprec.checkpoints.schemes import bitsandbytes
 from lowprec.checkpoints.weights import Weight
 from lowprec.spec import catalog
 from lowprec.spec.block import BlockFormat

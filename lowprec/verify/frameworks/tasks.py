@@ -29,8 +29,8 @@ from lowprec.verify.dumps.files import Held
 from lowprec.verify.inputs import conversions
 from lowprec.verify.inputs.block_cases import blocks as blocks_that_matter
 from lowprec.verify.inputs.operands import operands as operands_that_matter
-from lowprec.verify.questions.blocks import BlockQuestion
-from lowprec.verify.questions.elements import ElementQuestion
+from lowprec.verify.questions.blocks.blocks import BlockQuestion
+from lowprec.verify.questions.elements.elements import ElementQuestion
 from lowprec.verify.questions.question import Changes
 
 __all__ = ["KINDS", "Arithmetic", "Asked", "Blocks", "Cast", "Operands", "Task", "comparable", "is_zero"]

@@ -22,7 +22,7 @@ from lowprec.spec.projection import OverflowTest, Projection, Saturation, SignPo
 from lowprec.spec.riscv_ime import FRM, Rnd, riscv_ime
 from lowprec.spec.rounding import MODES, NEAREST_EVEN, TOWARD_ZERO, Rounding
 from lowprec.verify.identify.ports import Ports, fitted
-from lowprec.verify.questions.dot_changes import (
+from lowprec.verify.questions.dots.dot_changes import (
     How,
     part_of,
     tried,

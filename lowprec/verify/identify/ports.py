@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays import calls
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype, values_operand
 from lowprec.arrays.convert import encode
-from lowprec.arrays.factors import alike, factors, takes_scales
+from lowprec.arrays.dots.factors import alike, factors, takes_scales
 from lowprec.kernels import engine
 from lowprec.kernels.lower.dot import begins_in, kept_as
 from lowprec.kernels.request import Dot

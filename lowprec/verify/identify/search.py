@@ -15,7 +15,7 @@ from lowprec.spec.order import Order
 from lowprec.verify.identify.hypotheses import Move, Stage, described, kind_of, known, moves, starts
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
 from lowprec.verify.identify.probes import CORE
-from lowprec.verify.questions.dot_changes import unless_refused
+from lowprec.verify.questions.dots.dot_changes import unless_refused
 
 __all__ = ["Answers", "Search"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.convert import decode, encode
 from lowprec.spec import catalog

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowprec.arrays.block import BlockArray
+from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.dot import dot
+from lowprec.arrays.dots.dot import dot
 from lowprec.kernels.lower.dot import begins_in
 from lowprec.spec.accumulation import Accumulation, Window
 from lowprec.spec.block import BlockFormat

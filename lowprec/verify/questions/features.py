@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.order import classify
+from lowprec.arrays.orders.order import classify
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format, Sign
 from lowprec.verify.codes.values import as_doubles, is_nan

@@ -18,7 +18,7 @@ import numpy as np
 from lowprec import files
 from lowprec.arrays.checks import code_dtype
 from lowprec.checkpoints.container import open_regular
-from lowprec.checkpoints.locking import in_turn
+from lowprec.checkpoints.containers.locking import in_turn
 from lowprec.kernels.cache import directory, private
 from lowprec.verify.sweeps.exhaustive import RANGES, SIZE, Found, Steps, Sweep
 

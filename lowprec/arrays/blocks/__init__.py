@@ -1,0 +1,1 @@
+"""Arrays in blocks that share a scale: encoded, decoded, packed, and scaled."""

@@ -1,0 +1,1 @@
+"""Dot products and products of matrices, their scales and epilogues."""

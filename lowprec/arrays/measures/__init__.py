@@ -1,0 +1,1 @@
+"""Errors of rounding, scales that make them small, and formats side by side."""

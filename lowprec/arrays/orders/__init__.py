@@ -1,0 +1,1 @@
+"""Comparisons, classes and neighbours."""

@@ -1,0 +1,1 @@
+"""Files of models, read and written: safetensors, GGUF, ONNX and torch's."""

@@ -1,0 +1,1 @@
+"""Schemes of quantised weights: their tensors, and how codes and scales are packed into these."""

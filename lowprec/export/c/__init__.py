@@ -1,0 +1,1 @@
+"""Headers of C: of formats, operations, accumulations and calls."""

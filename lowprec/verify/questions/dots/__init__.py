@@ -1,0 +1,1 @@
+"""Questions about dot products: their operands, sums and steps, and what may be wrong in each."""

@@ -1,0 +1,1 @@
+"""Questions about conversions and operations, element by element, and about their flags."""
