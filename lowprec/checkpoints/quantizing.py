@@ -336,45 +336,25 @@ def _written(
     if how.scheme.padded:
         known = None if given is None or how.scheme.tensor else given.scales
         return transformer_engine.write_copies(weight, how, names, write, rows, known)
-    amax = rows.max(initial=np.float32(0))
-    tensor: Any = None
-    stored: Any = None
-    raised: Any = False
-    if how.blocks is not None and how.blocks.tensor_scale != "none":
-        if given is None:
-            exact: Any = encode(np.array([amax]), how.blocks, rounding=NEAREST_EVEN).tensor_scale
-        else:
-            exact = given.tensor
-        tensor, raised = usable(exact), exact < SMALLEST_SCALE
-        stored = np.float32(1) / tensor if how.scheme.divides else tensor
-        write(names["tensor"], np.array(stored, np.float32), 0)
-        tensor = np.float32(1) / stored if how.scheme.divides else stored
-        if not np.isfinite(tensor):
-            raise CheckpointError(
-                f"weight {weight.name!r} has values up to {amax:.9g}, whose scale has no inverse in float32 "
-                f"that {how.scheme.name} could store; leave it out with --exclude, or name another scheme"
-            )
+    tensor = _tensor_scale(weight, how, given, rows.max(initial=np.float32(0)))
+    single, raised = _single_scales(how, rows)
+    if tensor is not None:
+        write(names["tensor"], np.array(tensor.stored, np.float32), 0)
+        raised = tensor.raised
+    if single is not None:
+        write(names["scales"], single if how.channel else single.reshape(-1), 0)
     if how.scheme.swizzled:
         write(names["mark"], _mark(how.scheme), 0)
     if "lengths" in names:
         write(names["lengths"], _lengths(weight), 0)
     sizes = _sizes(how, weight.shape, weight.summed) if how.scheme.block else ()
     unit = 128 if how.scheme.swizzled else sizes[0] if sizes else 1
-    single = None
-    if how.blocks is None and how.scheme != PLAIN:
-        # Of zeros any scale will do; 1 is none that a reader stumbles over.
-        full = np.float32(how.element.max_finite)
-        high = np.where(rows, rows, full).reshape(-1) if how.channel else np.array([amax or full])
-        single = scale_for(high, how.element, "max", axis=0)
-        raised, single = np.any(single < SMALLEST_SCALE), usable(single).reshape(-1)
-        write(names["scales"], single.reshape(*rows.shape, 1) if how.channel else single, 0)
-        single = single.reshape(*rows.shape, 1) if how.channel else single.reshape([1] * rows.ndim)
     for start, stop in ranges(weight, unit=unit):
         values = given_values(weight, how.scheme, start, stop)
         values = np.ascontiguousarray(values.swapaxes(-1, -2)) if how.scheme.transposed else values
         part = single if single is None or not how.channel else single[start:stop]
         random = _random(weight.name, how, values.shape, start, len(rows))
-        rounded = _rounding(how, tensor, part, random, weight.summed)
+        rounded = _rounding(how, None if tensor is None else tensor.factor, part, random, weight.summed)
         moments: Array = values
         scales: Any = None if given is None else given.scales(start, stop)
         if factor is not None:
@@ -383,32 +363,78 @@ def _written(
         results, scales, codes = rounded(moments, scales)
         if outputs is not None:
             outputs.add(values, results, rounded(values, None)[0] if factor is not None else results)
-        if how.blocks is None:
-            write(names["codes"], how.scheme.packing.packed(codes, how.element), start)
-            errors.add(values, decode(codes, how.element), (), 1.0 if part is None else part)
-            continue
-        if isinstance(how.scheme.packing, GgufPacking):
-            write(names["codes"], join_blocks(codes, scales, how.scheme.packing.type), start)
-        else:
-            write(names["codes"], how.scheme.packing.packed(codes, how.element), start)
-            if how.scheme.swizzled:
-                tiles = swizzle(scales).reshape(-1, -(-scales.shape[1] // 4) * 4)
-                write(names["scales"], tiles, start)
-            else:
-                write(names["scales"], scales, start // unit)
-        units = decode(scales, how.blocks.scale, dtype=np.float64)
-        units = units if tensor is None else units * np.float64(tensor)
+        _write_rows(how, names, write, codes, scales, start, unit)
         elements = decode(codes, how.element)
+        if how.blocks is None:
+            errors.add(values, elements, (), 1.0 if part is None else part)
+            continue
+        units = decode(scales, how.blocks.scale, dtype=np.float64)
+        units = units if tensor is None else units * np.float64(tensor.factor)
         if given is not None:
             exact = elements * for_elements(units, codes.shape, sizes)
             read: Array = exact.astype(np.float32)
             if how.scheme.family != "gguf" and tensor is not None:  # of GGUF products are rounded once
                 number = decode(scales, how.blocks.scale)
-                number = number / stored if how.scheme.divides else number * stored
+                number = number / tensor.stored if how.scheme.divides else number * tensor.stored
                 read = elements * for_elements(number, codes.shape, sizes)
             values = np.where(read == values, exact, values)  # what readers find again is no error
         errors.add(values, elements, sizes, units)
     return errors.report(_RAISED if raised else "") | ({} if outputs is None else outputs.report())
+
+
+class _TensorScale(NamedTuple):
+    """The scale of a whole tensor."""
+
+    stored: Any  #: a number of float32
+    factor: Any  #: what is stored, or its reciprocal, as readers have it
+    raised: bool  #: whether it would be too small by itself
+
+
+def _tensor_scale(weight: Weight, how: Target, given: Given | None, amax: Any) -> _TensorScale | None:
+    """Return the scale of a tensor, if its blocks have one.
+
+    Raises CheckpointError: it has no inverse that the scheme could store.
+    """
+    if how.blocks is None or how.blocks.tensor_scale == "none":
+        return None
+    exact: Any = None if given is None else given.tensor
+    if given is None:
+        exact = encode(np.array([amax]), how.blocks, rounding=NEAREST_EVEN).tensor_scale
+    stored = np.float32(1) / usable(exact) if how.scheme.divides else usable(exact)
+    factor = np.float32(1) / stored if how.scheme.divides else stored
+    if not np.isfinite(factor):
+        raise CheckpointError(
+            f"weight {weight.name!r} has values up to {amax:.9g}, whose scale has no inverse in float32 "
+            f"that {how.scheme.name} could store; leave it out with --exclude, or name another scheme"
+        )
+    return _TensorScale(stored, factor, bool(exact < SMALLEST_SCALE))
+
+
+def _single_scales(how: Target, rows: Array) -> tuple[Array | None, bool]:
+    """Return the scales of channels, or that of all values, and whether one would be too small by itself."""
+    if how.blocks is not None or how.scheme == PLAIN:
+        return None, False
+    # Of zeros any scale will do; 1 is none that a reader stumbles over.
+    high = rows.reshape(-1) if how.channel else np.atleast_1d(rows.max(initial=np.float32(0)))
+    high = np.where(high, high, np.float32(how.element.max_finite))
+    exact = scale_for(high, how.element, "max", axis=0)
+    shape = (*rows.shape, 1) if how.channel else (1,) * rows.ndim
+    return usable(exact).reshape(shape), bool(np.any(exact < SMALLEST_SCALE))
+
+
+def _write_rows(
+    how: Target, names: dict[str, str], write: Write, codes: Array, scales: Any, start: int, unit: int
+) -> None:
+    """Write the codes of some rows, and the scales of their blocks, `unit` rows of which share one."""
+    packing = how.scheme.packing
+    if isinstance(packing, GgufPacking) and how.blocks is not None:
+        write(names["codes"], join_blocks(codes, scales, packing.type), start)
+        return
+    write(names["codes"], packing.packed(codes, how.element), start)
+    if how.scheme.swizzled:
+        write(names["scales"], swizzle(scales).reshape(-1, -(-scales.shape[1] // 4) * 4), start)
+    elif how.blocks is not None:
+        write(names["scales"], scales, start // unit)
 
 
 def key_of(name: str, seed: int) -> int:
