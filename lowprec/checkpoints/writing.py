@@ -72,11 +72,11 @@ class Task:
     work : callable
         Writes the tensors by the function that it is given, and returns what shall be reported, for JSON.
     reads : tuple of Entry
-        Tensors that the result depends on. Without any, as of copies, no interrupted run is continued.
+        Tensors whose bytes the result depends on. A task without any, a copy, is done again after a kill.
     said : str
-        What else of the source the result depends on.
+        Anything else of the source that the result depends on, as text.
     held : mapping of str to bytes
-        What tensors have that say how others are read, before they are written.
+        Contents of tensors that say how others are read; they are known before anything is written.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Arm: FP8, and the NaNs of arithmetic.
 
-Of FP8 formats the bias says FPMR.NSCALE or LSCALE: 2**n times a value in e4m3fn has the code that the value
-has in e4m3fn with a bias that is greater by n.
+FPMR.NSCALE and LSCALE are said by the bias of an FP8 format: where it is greater by n, a value has the code
+that 2**n times the value has in the format itself.
 
 Floor 1. Imports the standard library only.
 """

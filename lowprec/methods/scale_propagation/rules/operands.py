@@ -77,7 +77,7 @@ def one(scale_format: Format) -> Any:
 def factor(x: ScaledArray) -> ScaledArray:
     """Return the same values at a scale that is neither 0 nor infinite nor NaN.
 
-    Data may be infinities that the format lacks: what is made of these may be a number.
+    The data may then be infinities that the format lacks: results made of them may be numbers again.
     """
     return with_data(x, over(x, 1.0), one(x.scale_format)) if holds_no_scale(x) else x
 
@@ -88,14 +88,14 @@ def settled(x: ScaledArray) -> ScaledArray:
 
 
 def addends(x: ScaledArray) -> ScaledArray:
-    """Return the same values for sums, which overflow at no scale of 0: there the data are zeros or NaNs."""
+    """Return the same values as addends; at a scale of 0 the data become zeros or NaNs."""
     return settled(x) if x.scale else with_data(x, rounding.project(over(x, 1.0), x.format))
 
 
 def taking_zeros(x: ScaledArray) -> ScaledArray:
-    """Return the same values at a scale that is not infinite, where zeros of the data would be NaN.
+    """Return the same values at a finite scale; at an infinite one zeros of the data would be NaN.
 
-    A format without infinity stays at that scale, for it has infinite values at no other.
+    A format without infinity keeps an infinite scale: it has infinite values at no other.
     """
     return settled(x) if x.scale != 0 and x.format.infinity else x
 
