@@ -79,6 +79,20 @@ def test_a_private_window_is_found_without_a_name():
 
 
 @pytest.mark.apart
+def test_a_question_that_could_be_asked_is_no_open_one():
+    """Rounding shows in few rows of a window of 21 bits: what tells of it is asked, not left to the reader."""
+    rounded = ("binary32", Projection(rounding="toward_zero", subnormals="flush_results"))
+    window = Window(step=8, fraction_bits=21, cut="floor", negative_zero=True, result=rounded)
+    operands = ("e5m2", "e4m3fn")
+    how = lp.Accumulation(output=("binary32", "toward_zero"), accumulator=window, operands=operands)
+    found = lp.identify(unit_of(how), operands, "binary32", k=8)
+    assert found.wrong == 0
+    asked_for = [each for each in found.undecided if each.question is not None]
+    assert {each.ports.length for each in asked_for} <= {16}
+    assert differences(how, found.accumulation, found.answers.ports) == 0
+
+
+@pytest.mark.apart
 def test_what_is_too_long_to_be_seen_has_a_question_of_a_longer_k():
     """With K = 16, steps of 16 and of 32 are one."""
     how = ACCUMULATIONS["hopper_wgmma_e4m3fn_binary32"]

@@ -78,6 +78,7 @@ class Run:
         self.drifts: list[Accumulation] = []
         self.open: dict[int, Rows] = {}
         self.checked = 0  # answers that all rivals are known to reproduce
+        self.last: tuple[Rows, list[str]] | None = None  # rows that say what is undecided
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class Run:
             quiet = 0 if len(chosen[1]) and asked else quiet + 1
             if not asked:
                 break
-            if quiet == _QUIET and self.against_the_catalog():
+            if quiet == _QUIET and (self.against_the_catalog() or self.decide()):
                 quiet = 0
         if self.left and not self.ports.cancels:
             self.name()
@@ -204,6 +205,17 @@ class Run:
             self.how, self.left = self.search.best([*fitting, self.how])
             self.rivals = []
         return learned
+
+    def decide(self) -> bool:
+        """Ask what more rows show to be undecided; return whether anything was.
+
+        Where nothing was, the result is told by these rows: it names no question that could have been asked.
+        """
+        self.last = self.pool()
+        chosen = self.differing(self.last)
+        if not chosen[1] and self.simplify(self.last[0]):
+            chosen = self.differing(self.last)
+        return self.put(*chosen)
 
     def levels(self) -> list[int]:
         """Return the exponents at which what was found begins and ends."""
@@ -294,7 +306,7 @@ class Run:
         missed: Counter[str] = Counter()
         everything = np.arange(len(self.answers))
         if not self.left:
-            pool = self.pool()
+            pool = self.last or self.pool()
             self.differing(pool)
             if self.simplify(pool[0]):
                 self.differing(pool)
