@@ -262,6 +262,20 @@ def _level(d: _Draw) -> None:
     d.add(top[:, 0] - d.integers(-2, 4, d.count), 0.3)
 
 
+def _full(d: _Draw) -> None:
+    """Put large products of one sign in most lanes: their sum has more leading bits than any of them."""
+    lanes = np.broadcast_to(np.arange(d.length), (d.count, d.length))
+    top, negative = d.base(), float(d.rng.choice([0.0, 1.0]))
+    d.put(lanes, top, negative=negative)
+    most = d.chance(0.5, (d.count, 1))
+    for side, fmt in ((d.x, d.ports.operands[0]), (d.y, d.ports.operands[1])):
+        largest = np.ldexp(1 - 0.5 ** (fmt.trailing_bits + 1), np.frexp(side)[1])
+        side[...] = np.where(most, np.copysign(np.minimum(largest, fmt.max_finite), side), side)
+    few = d.places(min(3, d.length // 2))
+    d.put(few, top - d.integers(6, 30, few.shape), plain=0.2)
+    d.add(top[:, 0] - d.integers(-2, 2, d.count), 0.8, plain=0.1, negative=negative)
+
+
 def _bottom(d: _Draw) -> None:
     """Put the smallest products and addends, subnormal operands too; some of them alone in the last lane.
 
@@ -353,6 +367,7 @@ TOPICS: dict[str, Callable[[_Draw], None]] = {
     **CORE,
     "top": _top,
     "level": _level,
+    "full": _full,
     "bottom": _bottom,
     "small addend": _small_addend,
     "wide": _wide,
