@@ -27,6 +27,7 @@ from __future__ import annotations
 import importlib
 
 from lowprec import interrupts
+from lowprec.graphs import leave_graphs as _leave_graphs
 from lowprec.spec.arith import OPERANDS as _OPERATIONS
 from lowprec.spec.functions import FUNCTIONS as _FUNCTIONS
 
@@ -116,6 +117,7 @@ _MODULES = ("methods", "p3109", "plot", "testing")
 
 
 def __getattr__(name: str) -> object:
+    _leave_graphs()
     if name in _MODULES:
         with interrupts.held():
             return importlib.import_module(f"lowprec.{name}")

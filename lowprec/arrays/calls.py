@@ -28,6 +28,7 @@ from lowprec.arrays.checks import (
 from lowprec.arrays.outputs import outputs
 from lowprec.arrays.random import Place, integers_for, is_plain, key_of
 from lowprec.arrays.threads import SHARED_FROM
+from lowprec.graphs import leave_graphs
 from lowprec.kernels import engine
 from lowprec.kernels.codes import unlocked
 from lowprec.kernels.engine import DONE, MANY, Backend, ElementwiseProgram
@@ -77,6 +78,7 @@ def again(
     needed: `bound` checks no types, so a missed one corrupts memory.
     """
     if type(array) is not _ndarray or random is not None:
+        leave_graphs()
         return None, None
     if flags is not None or rng is not None:
         return again_all(asked, (array,), out, flags, random, rng)
@@ -118,9 +120,11 @@ def again_all(
     where this one must be looked at closely: then nothing is written.
     """
     if random is not None:
+        leave_graphs()
         return None, None
     for array in arrays:
         if type(array) is not _ndarray:
+            leave_graphs()
             return None, None
     if flags is not None:
         asked = (asked, "flags")

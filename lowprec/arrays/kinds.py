@@ -22,6 +22,7 @@ from lowprec.arrays.checks import Array, as_array, broadcast_shape, is_tensor
 from lowprec.arrays.frames import common_type, is_arrow, is_frame, typed_parts
 from lowprec.arrays.outputs import outputs
 from lowprec.arrays.random import words_for
+from lowprec.graphs import leave_graphs
 from lowprec.kernels.modes import usual_modes
 from lowprec.spec.format import Format
 from lowprec.spec.projection import DEFAULT, Projection
@@ -277,6 +278,7 @@ def keeps_kind(
         def kept(*values: Any, **options: Any) -> Any:
             if len(values) >= count and all([type(each) is np.ndarray for each in values[:count]]):
                 return verb(*values, **options)
+            leave_graphs()
             return others(*values, **options)
 
         @usual_modes()

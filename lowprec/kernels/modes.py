@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from lowprec.graphs import leave_graphs, trace_again, trace_nothing
 from lowprec.kernels.jit import MODES, bound, exchange_modes, jit
 
 __all__ = ["in_modes_of_now", "usual_arithmetic", "usual_modes"]
@@ -41,11 +42,14 @@ class usual_modes:
     """
 
     def __enter__(self) -> None:
+        leave_graphs()
+        self._traced = trace_nothing()
         self._before = 0 if MODES is None else _exchange()(MODES)
 
     def __exit__(self, *_: object) -> None:
         if MODES is not None:
             _exchange()(self._before)
+        trace_again(self._traced)
 
     def __call__(self, function: F) -> F:
         """Return a function that runs in these modes, with less on the way than a `with` block has."""
@@ -54,12 +58,14 @@ class usual_modes:
 
         @functools.wraps(function)
         def usual(*given: Any, **options: Any) -> Any:
-            change = _exchange()
+            leave_graphs()
+            traced, change = trace_nothing(), _exchange()
             before = change(MODES)
             try:
                 return function(*given, **options)
             finally:
                 change(before)
+                trace_again(traced)
 
         return cast(F, usual)
 

@@ -2,6 +2,8 @@
 
 import importlib
 import re
+import subprocess
+import sys
 from fractions import Fraction
 
 import ml_dtypes
@@ -433,3 +435,28 @@ def test_tensors_of_blocks_are_packed_codes_without_scales(make, fmt):
     codes = getattr(torch, make)(blocks)
     assert np.array_equal(codes.view(torch.uint8).numpy().reshape(4, -1), blocks.packed())
     assert np.array_equal(torch.tensor(np.asarray(blocks)).numpy(), blocks.values())
+
+
+@pytest.mark.parametrize("imports", ["import torch, lowprec as lp", "import lowprec as lp, torch"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        'lp.quantize(x, "e4m3fn")',
+        'lp.quantize(x, "mxfp4")',
+        'lp.matmul(x, x, "fp32_fma")',
+        'torch.from_numpy(lp.quantize(x.numpy(), "e4m3fn"))',
+    ],
+)
+def test_the_first_call_of_a_process_may_stand_in_a_compiled_function(imports, call):
+    """The verb runs as it is between two graphs, and works afterwards as it did before."""
+    _torch()
+    script = f"""{imports}
+import warnings
+warnings.simplefilter("ignore")
+x = torch.linspace(-4, 4, 1024).reshape(32, 32)
+def function(x):
+    return ({call}) * 2 + x
+made = torch.compile(function, backend="eager")(x)
+assert torch.equal(made, function(x)), made
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=300)

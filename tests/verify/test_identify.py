@@ -80,7 +80,7 @@ def test_a_private_window_is_found_without_a_name():
 
 @pytest.mark.apart
 def test_a_question_that_could_be_asked_is_no_open_one():
-    """Rounding shows in few rows of a window of 21 bits: what tells of it is asked, not left to the reader."""
+    """Rounding shows in few rows of a window of 21 bits: they are asked, not left to the reader."""
     rounded = ("binary32", Projection(rounding="toward_zero", subnormals="flush_results"))
     window = Window(step=8, fraction_bits=21, cut="floor", negative_zero=True, result=rounded)
     operands = ("e5m2", "e4m3fn")
