@@ -348,6 +348,10 @@ def refuse_results(
 def as_array(values: object) -> Array:
     """Return array-likes as an array, in their type: torch tensors by their bits, frames in a common type."""
     _refuse_kinds(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "T":
+        raise TypeError(
+            f"an array of {values.dtype} holds text; convert it to numbers first, by .astype(float)"
+        )
     if hasattr(type(values), "_exact_values"):  # of blocks
         return values._exact_values()  # type: ignore[attr-defined,no-any-return]
     outside = _package(type(values)) == "pandas" and not is_frame(values)
@@ -388,14 +392,17 @@ _NAMED = ("pandas", "xarray")
 
 
 def _refuse_kinds(values: Any, listed: bool = False) -> None:
-    """Refuse masked arrays, and arrays with names where their place counts; in lists at any depth too."""
+    """Refuse masked and sparse arrays, and arrays with names where their place counts; in lists too."""
+    if _package(type(values)) in ("scipy", "sparse") and hasattr(values, "nnz"):
+        way = ".toarray()" if hasattr(values, "toarray") else ".todense()"
+        raise TypeError(f"{type(values).__name__} is sparse, which results are not; give {way}")
     if is_list(type(values)):
         kinds = tuple(
             kind
             for kind in set(map(type, values))
             if is_list(kind)
             or issubclass(kind, np.ma.MaskedArray)
-            or _package(kind) in (*_NAMED, "pyarrow")
+            or _package(kind) in (*_NAMED, "pyarrow", "scipy", "sparse")
             or hasattr(kind, "_exact_values")
         )
         for each in values if kinds else ():

@@ -172,9 +172,12 @@ def aligned(array: Any, units: Mapping[int, int], what: str) -> Any:
         for axis in units
         if new[axis] != tuple(old[axis])
     ]
+    wanted = {
+        axis: min(-(-max(new[axis]) // unit) * unit, int(array.shape[axis])) for axis, unit in units.items()
+    }
     warnings.warn(
         f"{what}: chunks {' and '.join(told)}, which moves data between them; "
-        f".rechunk({{{', '.join(f'{axis}: {max(new[axis])}' for axis in units)}}}) where the array is made "
+        f".rechunk({wanted}) where the array is made "
         f"saves that",
         da.PerformanceWarning,
         stacklevel=_outside(),

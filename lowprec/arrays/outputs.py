@@ -23,7 +23,7 @@ def output(
         raise TypeError(f"{name} must be a NumPy array of {wanted}, not {type(out).__name__}{hint}")
     if isinstance(out, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask results do not have; give {name}.data")
-    if out.dtype.newbyteorder("=") == wanted:
+    if out.dtype.kind != "T" and out.dtype.newbyteorder("=") == wanted:
         refuse_other_order(out, name, f"{wanted} for {what}")
     if out.dtype != wanted:
         viewable = out.dtype.itemsize == wanted.itemsize and out.dtype.isnative and not out.dtype.hasobject

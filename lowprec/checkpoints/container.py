@@ -126,7 +126,8 @@ def tag_of(dtype: npt.DTypeLike) -> str:
 
     Raises CheckpointError: a type that safetensors has no name for.
     """
-    asked = np.dtype(dtype).newbyteorder("=")
+    asked = np.dtype(dtype)
+    asked = asked if asked.kind == "T" else asked.newbyteorder("=")  # text has no order of bytes
     for tag, (known, _) in TAGS.items():
         if known == asked:
             return tag

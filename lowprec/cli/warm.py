@@ -51,7 +51,7 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
         raise click.UsageError("name formats, block formats or accumulations, or say --all")
     from lowprec.cli.examining import usable
     from lowprec.cli.warming import calls
-    from lowprec.kernels.cache import directory
+    from lowprec.kernels.cache import LOST, directory
     from lowprec.kernels.compiling import COMPILED
     from lowprec.spec.accumulation import Accumulation
     from lowprec.spec.format import Format
@@ -76,7 +76,7 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
 
     if state == "unusable" and where is not None and not where.is_dir():
         not_kept()
-    began, before = time.perf_counter(), len(COMPILED)
+    began, before, lost = time.perf_counter(), len(COMPILED), len(LOST)
     with progress() as watch:
         for done, call in enumerate(found):
             if watch:
@@ -90,6 +90,10 @@ def warm(names: tuple[str, ...], everything: bool, listed: bool, **asked: Any) -
         not_kept()
     if listed:
         _list(compiled)
+    if LOST[lost:]:
+        raise click.ClickException(
+            f"{len(LOST) - lost} of {len(compiled)} kernels could not be kept in {str(where)!r}: {LOST[-1]}"
+        )
     say(
         f"{len(found)} calls in {time.perf_counter() - began:.1f} s: {len(compiled)} kernels compiled in "
         f"{sum(kernel.seconds for kernel in compiled):.1f} s, "

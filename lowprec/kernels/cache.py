@@ -35,7 +35,10 @@ from numba.core.serialize import dumps
 
 from lowprec import files
 
-__all__ = ["DiskCache", "directory", "private"]
+__all__ = ["LOST", "DiskCache", "directory", "private"]
+
+#: Why kernels of this process could not be kept, such as a disk that is full.
+LOST: list[Exception] = []
 
 #: Digits of a file's name that say the kernel; the others say its types and the processor, too.
 _DIGITS = 32
@@ -205,12 +208,14 @@ class DiskCache(_Cache):  # type: ignore[misc]
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep compiled code: written beside and renamed, so that no one reads half of it."""
-        with contextlib.suppress(Exception):
+        try:
             path = self._path(signature, compiled.codegen, make=True)
             if path is None or compiled.lifted or compiled.library.has_dynamic_globals:
                 return
             data = dumps(compiled._reduce())
             files.keep(path, _seal(path, data) + data)
+        except Exception as error:  # it is compiled all the same
+            LOST.append(error)
 
     def is_kept(self) -> bool:
         """Return whether the folder had a file of this kernel, for any types, at the first look at it."""

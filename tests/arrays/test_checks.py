@@ -8,6 +8,7 @@ import dask.array
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.sparse
 
 import lowprec as lp
 from lowprec.arrays.checks import narrowed, values_operand
@@ -288,9 +289,25 @@ CODES = "{decode|cast_codes}"
 OTHER_ORDER = "whose bytes are in the other order than this machine's; give a native array"
 LOST = "a masked array would lose its mask; give .filled(...), or .data and put the mask back afterwards"
 
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "coo_matrix", "bsr_array", "csr_array", "lil_array"])
+def test_sparse_arrays_of_scipy_are_refused_alone_and_in_lists(kind):
+    sparse = getattr(scipy.sparse, kind)(np.eye(3))
+    for given in (sparse, [sparse]):
+        refused(
+            TypeError,
+            f"{kind} is sparse, which results are not; give .toarray()",
+            lambda given=given: lp.encode(given, "e4m3fn"),
+        )
+
+
 test_what_cannot_be_is_refused = refusal_test(
     {**globals(), **ALIKE, "decode": lp.decode, "fractions": fractions},
     f"""
+{CODES}(np.array(["a"], np.dtypes.StringDType()), "e4m3fn")
+    TypeError: an array of StringDType() holds text; convert it to numbers first, by .astype(float)
+lp.encode([1.0], "e4m3fn", flags=np.array(["a"], np.dtypes.StringDType()))
+    TypeError: flags must be an array of uint8 for what is signaled, not of StringDType()
 {NAMED}("e4m3")
     ValueError: format 'e4m3' is ambiguous: use 'e4m3fn' (OCP, no infinities, max 448), 'float8_e4m3'
     (with infinities, max 240) or 'e4m3fnuz' (one NaN, max 240)

@@ -292,6 +292,11 @@ def test_chunks_that_end_where_blocks_do_are_left_alone():
             "saves that",
         ),
         (
+            ((7,), (70, 80)), 1,
+            "blocks of 'mxfp4' must not be cut: chunks (70, 80) along axis 1 become (64, 86), which moves "
+            "data between them; .rechunk({1: 96}) where the array is made saves that",
+        ),
+        (
             (2, 150), 0,
             "blocks of 'mxfp4' must not be cut: chunks (2, 2, 2, 1) along axis 0 become (7,), which moves "
             "data between them; .rechunk({0: 7}) where the array is made saves that",

@@ -1,6 +1,10 @@
 """Options that are given replace what a format or a capture says, and files are as good as names."""
 
 import dataclasses
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +172,22 @@ def test_vectors_of_casts_are_judged_by_that_name(tmp_path):
 def test_kernels_are_not_compiled_for_a_folder_that_cannot_keep_them(monkeypatch):
     monkeypatch.setenv("LOWPREC_CACHE_DIR", "/proc/nope")
     assert said("warm", "e4m3fn").startswith("Error: compiled kernels cannot be kept in '/proc/nope': ")
+
+
+def test_kernels_that_a_full_disk_did_not_take_are_not_said_to_be_kept(tmp_path):
+    script = (
+        "from lowprec import files\n"
+        "def keep(path, content): raise OSError(28, 'No space left on device')\n"
+        "files.keep = keep\n"
+        "from lowprec.cli.main import main\n"
+        "main(['warm', 'e4m3fn', '--verb', 'encode'])"
+    )
+    environment = {**os.environ, "LOWPREC_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"Error: (\d+) of \1 kernels could not be kept in '.*': .*left on device\n", done.stderr
+    )
 
 
 @pytest.mark.apart

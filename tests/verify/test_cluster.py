@@ -70,6 +70,12 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(cluster, "_TOGETHER", 2)
 
 
+@pytest.mark.parametrize("address", ["garbage", "tcp://", "127.0.0.1", "http://a:1", "inproc://x"])
+def test_what_is_no_address_of_a_scheduler_is_refused_at_once(address):
+    with pytest.raises(keeping.SweepError, match="is no address of a Dask scheduler, such as tcp://"):
+        processes.Cluster(address)
+
+
 @pytest.mark.parametrize("limit", [0, 7, None])
 @pytest.mark.parametrize(
     "question",

@@ -290,6 +290,7 @@ REFUSED = {
     "zero": ({"scale": 0.0}, "scale holds 0.0; a scale is a positive, finite number"),
     "nan in a row": ({"scale": np.float32([1] * 47 + [np.nan])}, "scale holds nan at index (47,); a scale"),
     "codes": ({"scale": np.ones(48, np.uint8)}, "scale holds uint8; scales are given as values"),
+    "bytes": ({"scale": np.zeros(48, "V2")}, "scale holds |V2; scales are given as values"),
     "shape": ({"scale": np.ones(7)}, "scale of shape (7,) does not fit (48, 256): give one number"),
     "axis": ({"scale": np.ones(48), "axis": 1}, "scale of shape (48,) does not fit (48, 256) along axis 1"),
     "pair": ({"scale": (1.0, 2.0)}, "scale= is one number or array for a conversion"),

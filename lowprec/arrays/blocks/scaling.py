@@ -95,7 +95,7 @@ def spread_scales(
     Scales of one dimension belong to the last axis that is not K. `block` is as of `sizes_of`.
     """
     channels = [axis for axis in range(len(shape)) if axis != k % len(shape)][-1:]
-    along = channels[0] if values.ndim == 1 < len(shape) and values.size > 1 else None
+    along = channels[0] if values.ndim == 1 < len(shape) and values.size != 1 else None
     values, sizes = sizes_of(f"scale of {name}", values, shape, along, block)
     for axis, size in enumerate(sizes):
         if axis != k % len(shape) and values.shape[axis] > 1:

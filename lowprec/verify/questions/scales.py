@@ -65,10 +65,8 @@ def scale_values(scale: Dump, *, of_hardware: bool = False) -> Array:
 
     Raises ValueError: codes, and what is not positive and finite, which hardware with own scales takes.
     """
-    if scale.dtype.kind not in "fV" or scale.unnamed:
+    if scale.dtype.kind not in "fV" or scale.unnamed or catalog.carrier(scale.dtype) is None:
         raise ValueError(f"{scale} holds {scale.dtype}; scales are given as values, float16 to float64")
-    fmt = catalog.carrier(scale.dtype)
-    assert fmt is not None, "the types of dumps are checked"
     values = doubles(scale.read(0, scale.size)).reshape(scale.shape)
     wrong = ~(np.isfinite(values) & (values > 0)) & (not of_hardware)
     if wrong.any():

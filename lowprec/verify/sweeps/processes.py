@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from collections import deque
@@ -187,6 +188,7 @@ class Cluster:
             from distributed import Client, KilledWorker
         except ImportError:
             raise SweepError('--scheduler needs dask.distributed; pip install "lowprec[dask]"') from None
+        _check_address(address)
         try:
             self._client = Client(address, timeout=10, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -219,6 +221,21 @@ class Cluster:
         """Take back what is not done."""
         self._executor.shutdown(wait=False)
         self._client.close()
+
+
+def _check_address(address: str) -> None:
+    """Refuse what is no address, and one where nobody answers, which a client would wait for.
+
+    Raises SweepError.
+    """
+    scheme, _, place = address.rpartition("://")
+    host, _, port = place.rpartition(":")
+    if scheme not in ("", "tcp", "tls", "ws", "wss") or not host or not port.isdecimal():
+        raise SweepError(f"{address!r} is no address of a Dask scheduler, such as tcp://127.0.0.1:8786")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise SweepError(f"no Dask scheduler answers at {address!r}: {error}") from None
 
 
 def team(scheduler: str | None, count: int) -> Workers:
