@@ -314,7 +314,7 @@ def test_lanes_that_are_cut_are_told():
     """As blocks are."""
     message = (
         "4 elements share a random word of stochastic(16, ptx_rs): chunks (75, 75) along axis 1 become (72, "
-        "78), which moves data between them; .rechunk({1: 78}) where the array is made saves that"
+        "78), which moves data between them; .rechunk({1: 80}) where the array is made saves that"
     )
     with pytest.warns(da.PerformanceWarning, match=f"^{re.escape(message)}$"):
         lp.encode(da.from_array(VALUES, chunks=75), "e4m3fn", rounding=lp.stochastic(16, "ptx_rs"), rng=1)

@@ -503,3 +503,17 @@ def test_parameters_without_another_value_are_passed_over(monkeypatch):
     stuck = object.__new__(Search)
     stuck.rng, stuck.tried, stuck.summed = np.random.default_rng(0), 0, 0
     assert stuck._kicked([start], np.arange(3)) == (goal, 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["e4m3fn", "e2m1fn", "ue4m3", "int8", "int8f6", "sm8f6", "uint4", "bfloat16", "binary8p3se"]
+)
+def test_operands_of_all_topics_are_numbers_of_their_format(name):
+    """Fixed points, and formats without a sign, too."""
+    fmt = lp.format(name)
+    ports = ports_of((fmt, fmt), "binary32", 8, None, None)
+    for topic in TOPICS:
+        rows = draw(ports, topic, 40, np.random.default_rng(1))
+        for side in (rows.x, rows.y):
+            finite = side[np.isfinite(side)]
+            assert np.array_equal(lp.quantize(finite, fmt, saturation="finite"), finite), topic

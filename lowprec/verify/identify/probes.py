@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.checks import code_dtype
-from lowprec.arrays.convert import encode
+from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.format import Format
 from lowprec.verify.identify.ports import Ports, Rows, signed
 
@@ -270,7 +270,8 @@ def _full(d: _Draw) -> None:
     most = d.chance(0.5, (d.count, 1))
     for side, fmt in ((d.x, d.ports.operands[0]), (d.y, d.ports.operands[1])):
         largest = np.ldexp(1 - 0.5 ** (fmt.trailing_bits + 1), np.frexp(side)[1])
-        side[...] = np.where(most, np.copysign(np.minimum(largest, fmt.max_finite), side), side)
+        largest = quantize(largest, fmt, rounding="toward_zero", saturation="finite")
+        side[...] = np.where(most, np.copysign(largest, side), side)
     few = d.places(min(3, d.length // 2))
     d.put(few, top - d.integers(6, 30, few.shape), plain=0.2)
     d.add(top[:, 0] - d.integers(-2, 2, d.count), 0.8, plain=0.1, negative=negative)
