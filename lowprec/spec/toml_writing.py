@@ -35,8 +35,8 @@ from lowprec.spec.toml_reading import (
 _MOST = 256
 
 
-def to_toml(spec: Specification) -> str:
-    """Return an object as TOML, which `load_toml` reads; fields that have their defaults are left out.
+def to_toml(*specs: Specification | Mapping[str, Specification]) -> str:
+    """Return objects as TOML, which `load_toml` reads; fields that have their defaults are left out.
 
     >>> from lowprec.spec.accumulations import ACCUMULATIONS
     >>> print(to_toml(ACCUMULATIONS["ada_mma_binary16_binary16"]), end="")
@@ -54,34 +54,53 @@ def to_toml(spec: Specification) -> str:
 
     Parameters
     ----------
-    spec : Format, BlockFormat, Accumulation or Profile
-        Formats of an accumulation or a block format that no name stands for come first, in tables of their
-        own.
+    specs : Format, BlockFormat, Accumulation or Profile, each
+        Or a mapping of names to such, as `load_toml` returns. Formats that no name stands for come first, in
+        tables of their own.
 
     Raises
     ------
     ValueError
         A profile of formats that are made on demand, which nothing could list; a codebook of more than 256
-        values.
+        values; two objects of one name.
     """
-    if not isinstance(spec, tuple(KINDS.values())):
-        raise TypeError(f"to_toml takes one of {', '.join(KINDS)}, not a {type(spec).__name__}")
-    if isinstance(spec, Codebook) and len(spec.values) > _MOST:
-        raise ValueError(
-            f"codebook {spec.name!r} has {len(spec.values):,} values; files hold codebooks of at most "
-            f"{_MOST:,}"
-        )
-    private: dict[str, Specification] = {spec.name: spec}  # by the keys of their tables
-    fields = {"kind": _string(kind_of(spec)), "name": _string(spec.name), **_written(spec, None, private)}
-    del private[spec.name]
-    if not private:
-        return "".join(_section(fields, ""))
+    given = [each for spec in specs for each in (spec.values() if isinstance(spec, Mapping) else (spec,))]
+    private: dict[str, Specification] = {}  # by the keys of their tables
+    for spec in given:
+        if not isinstance(spec, tuple(KINDS.values())):
+            raise TypeError(f"to_toml takes one of {', '.join(KINDS)}, not a {type(spec).__name__}")
+        if isinstance(spec, Codebook) and len(spec.values) > _MOST:
+            raise ValueError(
+                f"codebook {spec.name!r} has {len(spec.values):,} values; files hold codebooks of at most "
+                f"{_MOST:,}"
+            )
+        if private.setdefault(spec.name, spec) != spec or len(given) > 1 and not spec.name:
+            raise ValueError(f"of several objects each needs a name of its own, and one is {spec.name!r}")
+    if not given:
+        raise TypeError(f"to_toml takes one of {', '.join(KINDS)}, or several, not none")
+    tables = {
+        spec.name: {
+            "kind": _string(kind_of(spec)),
+            "name": _string(spec.name),
+            **_written(spec, None, private),
+        }
+        for spec in given
+    }
+    if len(tables) == len(private) == 1:
+        return "".join(_section(tables[given[0].name], ""))
     parts = []
     for key, fmt in private.items():
-        named = {} if key == fmt.name else {"name": _string(fmt.name)}
-        table = {"kind": _string(kind_of(fmt)), **named, **_written(fmt, None, {})}
-        parts.append(_section(table, _key(key)))
-    return "\n".join("".join(part) for part in [*parts, _section(fields, _key(spec.name))])
+        if key not in tables:
+            named = {} if key == fmt.name else {"name": _string(fmt.name)}
+            parts.append(
+                _section({"kind": _string(kind_of(fmt)), **named, **_written(fmt, None, {})}, _key(key))
+            )
+    parts += [_section(tables[spec.name], _key(spec.name)) for spec in sorted(given, key=_is_made_of_others)]
+    return "\n".join("".join(part) for part in parts)
+
+
+def _is_made_of_others(spec: Specification) -> bool:
+    return not isinstance(spec, Format | Codebook)
 
 
 def _section(fields: Mapping[str, Any], prefix: str) -> Iterator[str]:

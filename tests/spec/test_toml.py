@@ -371,3 +371,26 @@ def test_things_without_a_name_have_none_after_a_file(tmp_path, spec):
     nameless = dataclasses.replace(spec, name="")
     (tmp_path / "mine.toml").write_text(to_toml(nameless))
     assert lp.load_toml(tmp_path / "mine.toml")[""] == nameless
+
+
+def test_several_objects_are_written_to_one_file(tmp_path):
+    """Formats come before what is made of them, each once, and all are read back as they were."""
+    six = lp.Format(name="six", exponent_bits=3, trailing_bits=2, bias=4, nans=1, negative_zero=False)
+    block = lp.BlockFormat(name="twelve", element=six, scale="ue5m3", size=12, rule="divide")
+    how = lp.Accumulation(name="mine", accumulator="binary32", output=(six, "toward_zero"))
+    file = tmp_path / "mine.toml"
+    file.write_text(lp.to_toml(block, six, how))
+    read = lp.load_toml(file)
+    assert read == {"six": six, "twelve": block, "mine": how}
+    assert lp.to_toml(read) == file.read_text()
+    assert file.read_text().count("[six]") == 1
+
+
+def test_objects_of_one_name_are_refused():
+    six = lp.Format(name="six", exponent_bits=3, trailing_bits=2, bias=4)
+    with pytest.raises(
+        ValueError, match=r"^of several objects each needs a name of its own, and one is .six.$"
+    ):
+        lp.to_toml(six, dataclasses.replace(six, bias=5))
+    with pytest.raises(TypeError, match=r"^to_toml takes one of .*, or several, not none$"):
+        lp.to_toml()
