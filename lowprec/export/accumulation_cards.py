@@ -195,6 +195,7 @@ def _steps(window: Window) -> Iterator[str]:
             f"exponent{least}."
         )
     yield f"Their sum is exact, and then rounded to {placed(window.result)}."
+    yield f"Sums of 2^{window.result[0].emax + 1} and more are infinite in every mode."
     if window.negative_zero:
         yield "A negative sum that rounds to zero is -0."
 
@@ -283,7 +284,10 @@ def _addend(how: Accumulation) -> str:
             return "The first sum that begins does so as the addend, or as +0."
         return "The addend is added to the whole sum, if there is one."
     of_what = "sum of those sums" if how.order.name == "chunked" else "sum"
-    return f"The {of_what} begins as the addend, or as +0."
+    place = how.total or (how.accumulator if isinstance(how.accumulator, tuple) else how.output)
+    rule = Projection(saturation=place[1].saturation, subnormals=place[1].subnormals)
+    joins = f", rounded to {place[0].name} by {differences(rule)}" if rule != DEFAULT else ""
+    return f"The {of_what} begins as the addend{joins}, or as +0."
 
 
 # -- tables -----------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.accumulation_cards import (
     accumulation_tables,
@@ -58,6 +60,7 @@ def test_the_best_evidence_is_what_was_measured():
                 "All are cut toward zero 25 bits behind the point of the largest exponent, which is at least "
                 "-21.",
                 "Their sum is exact, and then rounded to binary16, nearest_even, NaN 0x7fff.",
+                "Sums of 2^16 and more are infinite in every mode.",
                 "Each 32 products are so summed from zero; these sums are added in binary16, nearest_even, "
                 "NaN 0x7fff.",
                 "The sum of those sums begins as the addend, or as +0.",
@@ -80,6 +83,7 @@ def test_the_best_evidence_is_what_was_measured():
             [
                 "Each 2 products make a step with the running sum.",
                 "Their sum is exact, and then rounded to binary32, nearest_even, NaN 0x7fffffff.",
+                "Sums of 2^128 and more are infinite in every mode.",
                 "A negative sum that rounds to zero is -0.",
             ],
         ),
@@ -102,6 +106,19 @@ def test_machines_that_are_like_others_say_these_too():
     assert any(sentence.startswith("cdna3: Eight products at a time, four of tf32") for sentence in said)
 
 
+def test_rules_by_which_an_addend_joins_the_sum_are_said():
+    """Those of the output, where a window's sum begins."""
+    window = Window(step=4, fraction_bits=20, result=SINGLE)
+    output = (catalog.BINARY32, Projection(subnormals="flush_results", saturation="finite"))
+    how = Accumulation(operands=(catalog.E5M2, catalog.E5M2), accumulator=window, output=output)
+    assert (
+        "The sum begins as the addend, rounded to binary32 by saturation=finite, subnormals=flush_results, "
+        "or as +0."
+    ) in told(how)
+    addend = np.float32(1e-40)
+    assert lp.dot([0.0], [0.0], how, addend=addend) == 0
+
+
 def test_what_no_named_accumulation_has_is_said_too():
     """An addend that comes last, stochastic sums, cuts downwards."""
     floor = Window(step=4, fraction_bits=20, result=SINGLE, cut="floor")
@@ -112,6 +129,7 @@ def test_what_no_named_accumulation_has_is_said_too():
     assert list(told(how))[2:] == [
         "All are cut downwards 20 bits behind the point of the largest exponent.",
         "Their sum is exact, and then rounded to binary32, nearest_even.",
+        "Sums of 2^128 and more are infinite in every mode.",
         "Each 8 products are so summed from zero; these sums are added in bfloat16, stochastic(8, A).",
         "The addend is added at the end.",
         "The result is binary32, nearest_even.",
