@@ -1,6 +1,7 @@
 """Tensors of torch and JAX come in with their own bits; torch tensors and pandas' frames come out again."""
 
 import importlib
+import pathlib
 import re
 import subprocess
 import sys
@@ -460,3 +461,15 @@ made = torch.compile(function, backend="eager")(x)
 assert torch.equal(made, function(x)), made
 """
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=300)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_the_page_on_arrays_shows_what_training_code_gives(framework, capsys):
+    """Fenced code that needs a framework, and what it prints."""
+    need_framework(framework)
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "arrays.md").read_text()
+    (code,) = (
+        each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if f"import {framework}" in each
+    )
+    exec(compile(code, "arrays.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [re.search(r"\)  # (.*)$", code.rstrip())[1]]
