@@ -118,7 +118,8 @@ def check_cast(
     if rules.rounding.bits:
         raise ValueError(
             f"rounding {rules.rounding} needs a random integer for each input, which a cast is not given; "
-            "use a deterministic mode"
+            "use a deterministic mode, or hold results against the integers that they took: "
+            "lowprec.compare(values, results, to, random=integers)"
         )
     if any_nan:
         rules = dataclasses.replace(rules, nan_sign="drop")
