@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import logging
 import os
 import sys
 import traceback
@@ -69,6 +70,7 @@ class _Lowprec(click.Group):
         run = functools.partial(super().main, args, *more, standalone_mode=False, **options)
         if not standalone_mode:
             return run()
+        _show_waiting()
         try:
             code = _code_of(run)
         except (BrokenPipeError, _PipeClosed):  # whoever reads the output has seen enough
@@ -86,6 +88,14 @@ class _Lowprec(click.Group):
         _leave(sys.stdout)
         _leave(sys.stderr)
         sys.exit(code)
+
+
+def _show_waiting() -> None:
+    """Let a terminal show why a command waits: the package logs that kernels are compiled."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        logger = logging.getLogger("lowprec")
+        logger.addHandler(logging.StreamHandler())
+        logger.setLevel(logging.INFO)
 
 
 def _code_of(run: Callable[[], Any]) -> Any:

@@ -190,6 +190,19 @@ def test_kernels_that_a_full_disk_did_not_take_are_not_said_to_be_kept(tmp_path)
     )
 
 
+def test_a_terminal_shows_that_kernels_are_compiled(tmp_path):
+    """Once, and nothing elsewhere."""
+    environment = {**os.environ, "LOWPREC_CACHE_DIR": str(tmp_path)}
+    master, terminal = os.openpty()
+    command = [sys.executable, "-m", "lowprec", "vectors", "add", "e5m2", "e5m2", "bfloat16"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=terminal)
+    os.close(terminal)
+    text = os.read(master, 10_000).decode()
+    os.close(master)
+    assert done.returncode == 0
+    assert text.count("a call waits for kernels to be compiled, which lowprec does once") == 1
+
+
 @pytest.mark.apart
 def test_the_junit_report_of_a_capture_has_a_case_for_each_expectation(tmp_path):
     said("compare", CAPTURE, "--no-why", "--junit", tmp_path / "report.xml")
