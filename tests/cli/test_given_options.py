@@ -174,6 +174,7 @@ def test_kernels_are_not_compiled_for_a_folder_that_cannot_keep_them(monkeypatch
     assert said("warm", "e4m3fn").startswith("Error: compiled kernels cannot be kept in '/proc/nope': ")
 
 
+@pytest.mark.apart
 def test_kernels_that_a_full_disk_did_not_take_are_not_said_to_be_kept(tmp_path):
     script = (
         "from lowprec import files\n"
@@ -190,6 +191,7 @@ def test_kernels_that_a_full_disk_did_not_take_are_not_said_to_be_kept(tmp_path)
     )
 
 
+@pytest.mark.apart
 def test_a_terminal_shows_that_kernels_are_compiled(tmp_path):
     """Once, and nothing elsewhere."""
     environment = {**os.environ, "LOWPREC_CACHE_DIR": str(tmp_path)}
