@@ -694,3 +694,16 @@ def test_exact_results_are_told_with_their_scales(operation, kind):
     pairs = [(0, 0), (1, 1)] if operation == "dot" else [(0, 0), (0, 1), (1, 0), (1, 1)]
     exact = [sum(Fraction(a) * Fraction(b) for a, b in zip(left[i], right[j], strict=True)) for i, j in pairs]
     assert [float.fromhex(text.split("= ")[1]) for text in re.findall("exact (.*)", str(report))] == exact
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "binary16"])
+def test_scales_that_are_rounded_before_the_division_are_named(name):
+    """As where a framework keeps scales in the type of its weights."""
+    values = (np.random.default_rng(5).standard_normal((64, 256)) * 0.02).astype(np.float32)
+    scales = np.abs(values).max(axis=1) / np.float32(448)
+    narrow = np.asarray(lp.quantize(scales, name), np.float32)
+    codes = lp.encode(values / narrow[:, None], "e4m3fn", saturation="finite")
+    report = lp.compare(values, codes, "e4m3fn", saturation="finite", scale=scales, axis=0)
+    assert report.mismatches
+    assert report.cause.words == f"the scale rounded to {name}"
+    assert report.cause.net == report.mismatches

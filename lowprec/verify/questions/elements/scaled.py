@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowprec.arrays.blocks.scaling import sizes_of
-from lowprec.arrays.convert import encode
+from lowprec.arrays.convert import encode, quantize
 from lowprec.spec import catalog
 from lowprec.spec.format import Format
 from lowprec.spec.projection import Projection
@@ -106,6 +106,9 @@ class ScaledQuestion(ElementQuestion):
             yield Change(
                 "operation", _scaled("divide", rounded), f"the scale rounded {words} to a power of two"
             )
+        for name in ("bfloat16", "binary16"):
+            narrow = functools.partial(_rounded_to, fmt=name)
+            yield Change("operation", _scaled("divide", narrow), f"the scale rounded to {name}")
         shape = self.operands[0].shape
         for axis in range(len(shape)) if self.given.ndim == 1 < self.given.size else ():
             try:
@@ -150,6 +153,10 @@ def _scaled(operation: str, change: Callable[[Array, Array], Array]) -> Callable
 
 def _power_of_two(scales: Array, places: Array, mode: str) -> Array:
     return np.exp2(np.asarray(encode(scales, "e8m0fnu", rounding=mode)).astype(np.float64) - 127)
+
+
+def _rounded_to(scales: Array, places: Array, fmt: str) -> Array:
+    return np.asarray(quantize(scales, fmt))
 
 
 def _along(scales: Array, places: Array, scale: Spread) -> Array:
