@@ -82,3 +82,17 @@ lp.compare(X, np.zeros(4096, np.uint8), **{"to": "e4m3fn"} | {"to": "mxfp4", "ra
     ValueError: random= is for single values, and 'mxfp4' has blocks...
 """,
 )
+
+
+@pytest.mark.parametrize("variant", ["B", "C"])
+def test_another_variant_of_stochastic_rounding_is_named(variant):
+    """It takes the same integers; B and C often give the same."""
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal(8192).astype(np.float32)
+    integers = rng.integers(0, 16, values.size).astype(np.uint32)
+    codes = lp.encode(values, "e4m3fn", rounding=lp.stochastic(4, variant), random=integers)
+    report = lp.compare(values, codes, "e4m3fn", rounding=lp.stochastic(4), random=integers)
+    assert report.mismatches
+    words = f"the same random integers by variant {variant} (stochastic(4, {variant}))"
+    assert words in (report.cause.words, *report.cause.same)
+    assert report.cause.net == report.mismatches
