@@ -14,8 +14,10 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.schemes.schemes import NESTED_ABSMAX
+from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from tests.checkpoints.files import changed, quantized, source
+from tests.checkpoints.files import ENDINGS, changed, quantized, source
+from tests.programs import need_package
 
 PAIRS = [(family, to) for family, formats in FAMILIES.items() for to in formats]
 
@@ -28,6 +30,29 @@ def _rules(checkpoint, against=None):
 def test_a_file_that_is_right_has_no_findings(tmp_path, family, to):
     found, made = quantized(tmp_path, family, to, (2, 64, 96) if family == "gpt-oss" else (256, 256))
     assert lint(found) == lint(found, made) == ()
+
+
+@pytest.mark.parametrize(("family", "to"), PAIRS)
+def test_a_file_of_tiny_weights_has_no_findings(tmp_path, family, to):
+    """Scales in float32 that would be subnormal are 2**-126, and verify knows by which rule."""
+    if family in ("gguf", "onnx"):
+        need_package(family)
+    rows = 2.0 ** np.linspace(-140, -120, 128)[:, None]
+    weight = np.random.default_rng(3).standard_normal((128, 128)) * rows
+    weight = weight.reshape(2, 64, 128) if family == "gpt-oss" else weight
+    save_file({"m.q.weight": weight.astype(np.float32)}, tmp_path / "s.safetensors")
+    made, out = (
+        open_checkpoint(tmp_path / "s.safetensors"),
+        tmp_path / f"q{ENDINGS.get(family, '.safetensors')}",
+    )
+    reports, _ = quantize_checkpoint(made, out, target(family, to))
+    assert lint(open_checkpoint(out)) == ()
+    (verdict,) = verify_checkpoint(open_checkpoint(out), made)
+    assert verdict.codes_differ == 0
+    in_float32 = (family, to) in (("deepseek", "e4m3fn"), ("compressed-tensors", "int4"), ("onnx", "int4"))
+    if in_float32 or family == "bitsandbytes":
+        assert verdict.rule
+        assert "a scale would be below 2**-126" in reports["m.q.weight"]["note"]
 
 
 @pytest.mark.parametrize("kind", ["e3m2", "e2m3"])
