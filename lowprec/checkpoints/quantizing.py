@@ -18,6 +18,7 @@ from lowprec.arrays.checks import dtype
 from lowprec.arrays.convert import decode
 from lowprec.arrays.random import random_bits
 from lowprec.checkpoints import bitsandbytes_writing, configs, transformer_engine
+from lowprec.checkpoints.configured import is_convolution
 from lowprec.checkpoints.container import CheckpointError, tag_of
 from lowprec.checkpoints.containers.gguf_writing import join_blocks
 from lowprec.checkpoints.containers.onnx_reading import PRODUCTS, UNKNOWN
@@ -114,8 +115,9 @@ def quantize_checkpoint(
     how : Target
     include, exclude : sequence of str
         Patterns of names, as of files. Without `include`: floats of two axes and more, except vectors with
-        axes of length 1 and the names of `EXCLUDED`; of ONNX not those that no product or convolution takes.
-        `exclude` is always left out; tensors that are not read must be.
+        axes of length 1, the names of `EXCLUDED`, and convolutions where the scheme's software has linear
+        layers only; of ONNX not those that no product or convolution takes. `exclude` is always left out;
+        tensors that are not read must be.
     watch : callable, optional
     scales : callable, optional
         Of conversions: gives scales for weights that have them already.
@@ -146,6 +148,8 @@ def quantize_checkpoint(
     kept, done = {}, []
     for weight in weights_of(checkpoint):
         why = _left_out(weight, checkpoint, include, exclude) or how.misfit(weight.value_shape, weight.summed)
+        if not why and not include and _is_unread(weight, how):
+            why = f"{how.scheme.family} has no quantised convolutions; --include takes it"
         if why:
             kept[weight.name] = why
             pairs.append((weight, None))
@@ -190,6 +194,11 @@ def quantize_checkpoint(
     return reports, kept
 
 
+def _is_unread(weight: Weight, how: Target) -> bool:
+    """Return whether a weight is of a convolution, whose codes the scheme's software takes for values."""
+    return how.is_linear_only and is_convolution(weight.name, weight.value_shape)
+
+
 def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], exclude: Sequence[str]) -> str:
     if matching(weight.name, exclude) is not None:
         return "excluded"
@@ -220,10 +229,14 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
         correct = statistics is not None and statistics.correct
         report = _written(weight, how, names, write, known, inputs, correct)
         named = how.scheme != PLAIN and how.scheme.family != "gguf"
+        said = [report["note"]] if "note" in report else []
         if named and not weight.name.endswith(how.scheme.weight):
-            said = f"it is read as {weight.name + how.scheme.weight}, by the names of its parts"
-            report["note"] = f"{report['note']}; {said}" if "note" in report else said
-        return report
+            said.append(f"it is read as {weight.name + how.scheme.weight}, by the names of its parts")
+        if _is_unread(weight, how):
+            said.append(
+                f"{how.scheme.family} has no quantised convolutions: its software takes codes for values"
+            )
+        return report | ({"note": "; ".join(said)} if said else {})
 
     inputs = None if statistics is None else statistics.entry(weight)
     return Task(

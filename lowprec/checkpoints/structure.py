@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowprec.checkpoints.configured import STRATEGIES, Configured, kind_of, unknown_method
+from lowprec.checkpoints.configured import (
+    LINEAR_ONLY,
+    STRATEGIES,
+    Configured,
+    is_convolution,
+    kind_of,
+    unknown_method,
+)
 from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
 from lowprec.checkpoints.decoding import zero_values
 from lowprec.checkpoints.folder import Checkpoint
@@ -143,6 +150,13 @@ def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterato
             who = "leaves" if said.ignored else "has no group or layer that matches, and so leaves"
             evidence = f"the configuration {who} {module} unquantised, and the file has {weight.scheme.name}"
             remedy = "take it off the ignore list, name it, or store the weight unquantised"
+            yield Finding("ignored-but-quantized", weight.name, evidence, remedy)
+        elif is_convolution(weight.name, weight.value_shape) and config.get("quant_method") in LINEAR_ONLY:
+            evidence = (
+                f"{len(weight.value_shape)} axes in {weight.scheme.name}, and {config['quant_method']} has "
+                f"no quantised convolutions"
+            )
+            remedy = "its software takes codes for values: store the weight unquantised"
             yield Finding("ignored-but-quantized", weight.name, evidence, remedy)
         elif weight.problem is None and said.kind and said.kind != kind_of(weight):
             evidence = (

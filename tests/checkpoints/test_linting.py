@@ -91,6 +91,46 @@ def test_a_folder_that_is_right_has_no_findings(tmp_path, family):
     assert lint(found, made) == ()
 
 
+#: Schemes with a configuration, and a format that a convolution's shape fits.
+_OF_LINEAR = [(family, "e4m3fn") for family in ("compressed-tensors", "modelopt", "quark")]
+_OF_LINEAR += [("compressed-tensors", "int8"), ("bitsandbytes", "nf4"), ("deepseek-v4", "mxfp4")]
+
+
+@pytest.mark.parametrize(("family", "to"), _OF_LINEAR)
+def test_a_convolution_stays_where_the_schemes_software_has_linear_layers_only(tmp_path, family, to):
+    """Its codes would be loaded as values; `include` takes it, and report and lint say so."""
+    (tmp_path / "model").mkdir()
+    shapes = {"m.down.weight": (64, 64, 2, 64), "m.conv.weight": (64, 64, 64), "m.short.weight": (64, 8, 16)}
+    shapes |= {"m.experts.weight": (2, 64, 64)}
+    more = {name: np.random.default_rng(1).standard_normal(shape) for name, shape in shapes.items()}
+    more = {name: weight.astype(np.float32) for name, weight in more.items()}
+    source(tmp_path / "model" / "model.safetensors", (256, 256), **more)
+    made = open_checkpoint(tmp_path / "model")
+    how = target(family, to)
+    reports, kept = quantize_checkpoint(made, tmp_path / "out", how)
+    assert reports.keys() == {"m.q.weight", "m.experts.weight"}
+    assert not any("note" in report for report in reports.values())
+    why = f"{family} has no quantised convolutions; --include takes it"
+    assert kept["m.down.weight"] == kept["m.conv.weight"] == why
+    assert lint(open_checkpoint(tmp_path / "out"), made) == ()
+    reports, _ = quantize_checkpoint(made, tmp_path / "all", how, include=["m.down*", "m.q*"])
+    assert "no quantised convolutions" in reports["m.down.weight"]["note"]
+    assert "note" not in reports["m.q.weight"]
+    (finding,) = lint(open_checkpoint(tmp_path / "all"), made)
+    assert (finding.rule, finding.tensor) == ("ignored-but-quantized", "m.down.weight")
+
+
+@pytest.mark.parametrize("family", ["torchao", "comfyui", "plain", "onnx"])
+def test_a_convolution_is_quantised_where_nothing_says_linear_layers(tmp_path, family):
+    if family == "onnx":
+        need_package("onnx")
+    weight = np.random.default_rng(1).standard_normal((64, 32, 3, 3)).astype(np.float32)
+    made = source(tmp_path / "s.safetensors", **{"m.down.weight": weight})
+    out = tmp_path / f"q{ENDINGS.get(family, '.safetensors')}"
+    reports, _ = quantize_checkpoint(made, out, target(family, "e4m3fn"))
+    assert "note" not in reports["m.down.weight"]
+
+
 def _at(tensors, name, values, place=(0, 0)):
     tag, array = tensors[name]
     array = array.copy()
