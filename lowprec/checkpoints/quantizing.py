@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from lowprec.checkpoints.correcting import Inputs, Outputs, Statistics, correcte
 from lowprec.checkpoints.decoding import given_values, ranges
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.fusing import JOINING, fused
 from lowprec.checkpoints.patterns import matching
 from lowprec.checkpoints.scaling import RAISED, Given, Rounding, single_scales, tensor_scale
 from lowprec.checkpoints.schemes import torchao
@@ -93,6 +95,29 @@ def largest(weight: Weight, how: Target) -> Array:
     return np.concatenate(parts)
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Weights of layers that servers join: one scale of the tensor is for all.
+
+    Parameters
+    ----------
+    weights : tuple of Weight
+    known : dict of str to number
+        Largest magnitudes by name, of the weights that were looked at.
+    """
+
+    weights: tuple[Weight, ...]
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def largest(self, weight: Weight, amax: Any, how: Target) -> Any:
+        """Return the largest magnitude of all; that of `weight` is `amax`."""
+        self.known[weight.name] = amax
+        for other in self.weights:
+            if other.name not in self.known:
+                self.known[other.name] = largest(other, how).max(initial=np.float32(0))
+        return max(self.known.values())
+
+
 def quantize_checkpoint(
     checkpoint: Checkpoint,
     out: Path,
@@ -144,18 +169,20 @@ def quantize_checkpoint(
         raise CheckpointError(
             f"{str(out)!r} has the statistics of inputs, and would take its place; name another output"
         )
-    pairs: list[tuple[Weight, Task | None]] = []
-    kept, done = {}, []
-    for weight in weights_of(checkpoint):
+    kept, weights, chosen = {}, weights_of(checkpoint), []
+    for weight in weights:
         why = _left_out(weight, checkpoint, include, exclude) or how.misfit(weight.value_shape, weight.summed)
         if not why and not include and _is_unread(weight, how):
             why = f"{how.scheme.family} has no quantised convolutions; --include takes it"
+        chosen.append(not why)
         if why:
             kept[weight.name] = why
-            pairs.append((weight, None))
-        else:
-            pairs.append((weight, _task(weight, how, scales, statistics)))
-            done.append(weight.name)
+    joined = _joined([weight for weight, taken in zip(weights, chosen, strict=True) if taken], how)
+    pairs = [
+        (weight, _task(weight, how, scales, statistics, joined) if taken else None)
+        for weight, taken in zip(weights, chosen, strict=True)
+    ]
+    done = [weight.name for weight, task in pairs if task is not None]
     if not done:
         some = "; ".join(f"{plain(name)}: {why}" for name, why in list(kept.items())[:3]) or "it has none"
         raise CheckpointError(f"no weight of {str(checkpoint.path)!r} would be quantised ({some})")
@@ -177,7 +204,6 @@ def quantize_checkpoint(
     verb = "quantize" if scales is None else "convert"
     about = json.dumps({"version": lowprec.__version__, "made": verb, **spelled})
     made = {"format": "pt", "lowprec": about}
-    weights = [weight for weight, _ in pairs]
     if how.scheme.family == "torchao":
         made |= torchao.metadata_of(weights, done, how, checkpoint.metadata)
     made |= transformer_engine.metadata_of(weights, done, how, checkpoint.metadata)
@@ -219,15 +245,30 @@ def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], ex
     return "" if pattern is None else f"kept by default, by its name ({pattern}); --include takes it"
 
 
-def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statistics | None) -> Task:
-    plan = _plan(weight, how)
+def _joined(weights: Sequence[Weight], how: Target) -> dict[str, Joined]:
+    """Return of each weight that servers join with others all that share the scale of its tensor."""
+    if how.scheme.family not in JOINING or how.blocks is None or how.blocks.tensor_scale == "none":
+        return {}
+    known = {weight.name: weight for weight in weights}
+    groups = [Joined(tuple(known[name] for name in names)) for names in fused(known)]
+    return {weight.name: group for group in groups for weight in group.weights}
+
+
+def _task(
+    weight: Weight,
+    how: Target,
+    scales: Scales | None,
+    statistics: Statistics | None,
+    joined: Mapping[str, Joined],
+) -> Task:
+    plan, group = _plan(weight, how), joined.get(weight.name)
 
     def work(write: Write) -> dict[str, Any] | None:
         names = {role: entry[0] for role, entry in plan.items()}
         known = None if scales is None else scales(weight, how)
         inputs = None if statistics is None else statistics.of(weight)
         correct = statistics is not None and statistics.correct
-        report = _written(weight, how, names, write, known, inputs, correct)
+        report = _written(weight, how, names, write, known, inputs, correct, group)
         named = how.scheme != PLAIN and how.scheme.family != "gguf"
         said = [report["note"]] if "note" in report else []
         if named and not weight.name.endswith(how.scheme.weight):
@@ -239,14 +280,16 @@ def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statis
         return report | ({"note": "; ".join(said)} if said else {})
 
     inputs = None if statistics is None else statistics.entry(weight)
+    others = () if group is None else tuple(other for other in group.weights if other is not weight)
+    parts = (part for other in others for part in other.parts)
     return Task(
         weight.name,
         weight.codes.path.name,
         tuple(plan.values()),
         math.prod(weight.shape),
         work,
-        (*weight.parts, *(() if inputs is None else (inputs,))),
-        repr((weight, inputs)),
+        (*weight.parts, *(() if inputs is None else (inputs,)), *parts),
+        repr((weight, inputs, others)),
         _held(weight, how, plan),
     )
 
@@ -326,6 +369,7 @@ def _written(
     given: Given | None,
     inputs: Inputs | None,
     correct: bool,
+    joined: Joined | None,
 ) -> dict[str, Any]:
     """Write one weight, and return its report."""
     rows, errors = largest(weight, how), Errors(-how.element.max_finite, how.element.max_finite)
@@ -338,7 +382,9 @@ def _written(
     if how.scheme.padded:
         known = None if given is None or how.scheme.tensor else given.scales
         return transformer_engine.write_copies(weight, how, names, write, rows, known)
-    tensor = tensor_scale(weight, how, given, rows.max(initial=np.float32(0)))
+    amax = rows.max(initial=np.float32(0))
+    amax = amax if joined is None or given is not None else joined.largest(weight, amax, how)
+    tensor = tensor_scale(weight, how, given, amax)
     single, raised = single_scales(how, rows)
     if tensor is not None:
         write(names["tensor"], np.array(tensor.stored, np.float32), 0)
