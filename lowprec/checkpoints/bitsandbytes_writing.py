@@ -16,6 +16,7 @@ from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.containers.writer import Planned
 from lowprec.checkpoints.decoding import ranges, values_of
 from lowprec.checkpoints.errors import Errors
+from lowprec.checkpoints.scaling import RAISED, usable_blocks
 from lowprec.checkpoints.schemes.bitsandbytes import (
     NESTED,
     is_nested,
@@ -100,7 +101,7 @@ def write_blocks(
     scales: Callable[[int, int], Array] | None,
 ) -> dict[str, Any]:
     """Write a weight, and return its report; `scales` gives codes of scales that are known before."""
-    errors, shape = Errors(-1.0, 1.0), weight.value_shape
+    errors, shape, raised = Errors(-1.0, 1.0), weight.value_shape, False
     each, width = blocks.sizes[0], math.prod(shape[1:])
     final: Array | None = None
     offset: float | None = None
@@ -123,6 +124,8 @@ def write_blocks(
     for start, stop in ranges(weight):
         values = values_of(weight, start, stop)
         found = encode(values, blocks, scales=None if scales is None else scales(start, stop))
+        if scales is None and final is None and (more := usable_blocks(found)) is not None:
+            raised, found = True, encode(values, blocks, scales=more)
         packed = pack(found.codes.reshape(-1), blocks.element)
         write(
             names["codes"], (packed >> np.uint8(4) | packed << np.uint8(4)).reshape(-1, 1), start * width // 2
@@ -135,7 +138,7 @@ def write_blocks(
             units = final[first : first + found.scales.size].reshape(grid)
         sizes = (*[1] * (values.ndim - 1), each)
         errors.add(values, decode(found.codes, blocks.element), sizes, units)
-    return errors.report()
+    return errors.report(RAISED if raised else "")
 
 
 def nested_differ(weight: Weight, scales: npt.NDArray[np.float32]) -> int:

@@ -18,6 +18,8 @@ __all__ = ["beside", "quantization_config"]
 #: Files beside tensors that are small and describe the model: copied.
 _DESCRIBING = (".json", ".txt", ".model", ".jinja", ".md", ".py")
 _LARGEST = 64 << 20
+#: Names of types of scales in compressed-tensors; scales in a wide type have none.
+_SCALE_TYPES = {"U8": "torch.uint8", "F8_E4M3": "torch.float8_e4m3fn"}
 
 
 def quantization_config(how: Target, kept: Iterable[str]) -> dict[str, Any] | None:
@@ -41,11 +43,15 @@ def quantization_config(how: Target, kept: Iterable[str]) -> dict[str, Any] | No
         if scheme.block is not None:
             weights["strategy"] = "tensor_group" if scheme.divides else "group"
             weights["group_size"] = scheme.block[1]
-        group = {
+            # The package knows MXFP8 from other FP8 by the type of its scales.
+            if (named := _SCALE_TYPES.get(scheme.scale_tags[0])) is not None:
+                weights["scale_dtype"] = named
+        group: dict[str, Any] = {
             "targets": ["Linear"],
             "weights": weights,
             "input_activations": of_tokens if scheme.name == "int-quantized" else None,
             "output_activations": None,
+            "format": scheme.name,
         }
         return {
             "quant_method": "compressed-tensors",

@@ -16,7 +16,7 @@ from lowprec.checkpoints.patterns import Names, Patterns, UnknownError
 if TYPE_CHECKING:
     from lowprec.checkpoints.weights import Weight
 
-__all__ = ["STRATEGIES", "Configured", "Said", "kind_of", "unknown_method"]
+__all__ = ["LINEAR_ONLY", "STRATEGIES", "Configured", "Said", "is_convolution", "kind_of", "unknown_method"]
 
 #: What may share a scale, in the words of compressed-tensors.
 STRATEGIES = ("tensor", "channel", "group", "block", "token", "tensor_group", "attn_head")
@@ -40,6 +40,10 @@ _ALGORITHMS = {
     *("FP8", "FP8_PB_WO", "FP8_PER_CHANNEL_PER_TOKEN", "MXFP8", "W8A8_SQ_PER_CHANNEL", "MIXED_PRECISION"),
 }
 _OF_MODELOPT = {"NVFP4": "nvfp4", "FP8": "fp8", "MXFP8": "mxfp8", "MXFP4": "mxfp4"}
+#: Values of `quant_method` whose software quantises linear layers, and no convolutions.
+LINEAR_ONLY = ("compressed-tensors", "modelopt", "quark", "bitsandbytes", "fp8")
+#: Length from which on the last axis of three is the inputs of experts, and no kernel of a convolution.
+_SHORT = 32
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,15 @@ class Configured:
         if name.startswith("fp6"):
             return "mxfp6"
         return ("mxfp8" if said.get("qscheme") == "per_group" else "fp8") if name.startswith("fp8") else ""
+
+
+def is_convolution(name: str, shape: tuple[int, ...]) -> bool:
+    """Return whether a weight is that of a convolution, by its axes, the last one's length, and its name.
+
+    >>> is_convolution("down.0.weight", (64, 64, 3, 3)), is_convolution("experts.down_proj", (8, 64, 64))
+    (True, False)
+    """
+    return len(shape) > 3 or len(shape) == 3 and (shape[-1] < _SHORT or "conv" in name.lower())
 
 
 def unknown_method(config: Mapping[str, Any]) -> str:

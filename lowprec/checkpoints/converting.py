@@ -19,7 +19,8 @@ from lowprec.checkpoints.container import TAGS, CheckpointError
 from lowprec.checkpoints.decoding import PART, check, codes_of, ranges, scale_codes, tensor_scale, values_of
 from lowprec.checkpoints.folder import Checkpoint
 from lowprec.checkpoints.patterns import exactly, matching
-from lowprec.checkpoints.quantizing import Given, Target, quantize_checkpoint
+from lowprec.checkpoints.quantizing import Target, quantize_checkpoint
+from lowprec.checkpoints.scaling import Given
 from lowprec.checkpoints.schemes.schemes import FLOATS, is_mark
 from lowprec.checkpoints.staying import with_staying
 from lowprec.checkpoints.targets import SMALLEST_SCALE

@@ -5,7 +5,8 @@ Names and types tell codes and scales; whether FP8 needs a scale is told by what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from lowprec.checkpoints.configured import Configured
@@ -70,10 +71,11 @@ def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) 
             scales = [part.name for part in beside if any(part.name.endswith(each) for each in _SCALES)]
             what = f"with {', '.join(scales)} alone" if scales else "without scales"
             problem = "missing-scale", f"{of}, {what}"
-            others = modules[name.rpartition(".")[0]] - {part.name for part in beside} - {name}
-            if others and not scales:
-                some = ", ".join(sorted(others)[:_NAMED_OTHERS])
-                problem = "unknown-scheme", f"{of}, beside {some}, which is no scheme that lowprec knows"
+            named = {part.name for part in beside}
+            others = modules[name.rpartition(".")[0]] - {name} | named
+            unnamed = others - named
+            if not _is_part(name, entry, beside) if scales else unnamed:
+                problem = "unknown-scheme", f"{of}, beside {_told(entry, [left[each] for each in others])}"
         elif _is_narrow(entry) and (beside or scaled and _needs_scale(configured, stem)):
             problem = "fp8-without-scale", f"{of} without a scale, among weights that are scaled"
         else:
@@ -81,6 +83,44 @@ def incomplete(left: Mapping[str, Entry], checkpoint: Checkpoint, scaled: bool) 
         taken |= {name, *(part.name for part in beside)}
         yield Incomplete(entry, beside, problem)
     yield from _orphans({name: entry for name, entry in left.items() if name not in taken}, checkpoint)
+
+
+def _told(codes: Entry, others: Iterable[Entry]) -> str:
+    """Return what is said of tensors beside codes in no known scheme: those that may be scales come first."""
+    like = {part.name: _like_scales(codes, part) for part in others}
+    few = sorted(like, key=lambda name: (not like[name], name))[:_NAMED_OTHERS]
+    scales = " or ".join(name for name in few if like[name])
+    may = scales and f"; by type and shape its scales may be {scales}"
+    return f"{', '.join(few)}, which is no scheme that lowprec knows{may}"
+
+
+def _is_part(name: str, codes: Entry, beside: tuple[Entry, ...]) -> bool:
+    """Return whether some scheme has codes of this type and name, and a scale as one beside them."""
+    return any(
+        name.endswith(scheme.codes or "weight")
+        and codes.tag in scheme.code_tags
+        and any(
+            part.name.endswith(end) and part.tag in _SCALES.get(end, ())
+            for part in beside
+            for end in (scheme.scales, scheme.tensor, *scheme.extras)
+            if end
+        )
+        for scheme in _NAMED
+    )
+
+
+def _like_scales(codes: Entry, part: Entry) -> bool:
+    """Return whether a tensor may hold the scales of codes: one, or one for each of some equal blocks."""
+    if part.tag not in (*_WIDE, "U8", "F8_E8M0", "F8_E4M3") or not math.prod(part.shape):
+        return False
+    if math.prod(part.shape) == 1 or len(part.shape) == 1:
+        return part.tag in _WIDE and part.shape in ((), (1,), codes.shape[:1])
+    if len(part.shape) != len(codes.shape) or part.shape == codes.shape:
+        return False
+    pairs = [
+        (length, count, -(-length // count)) for length, count in zip(codes.shape, part.shape, strict=True)
+    ]
+    return all(size and -(-length // size) == count for length, count, size in pairs)
 
 
 def _modules(left: Mapping[str, Entry]) -> dict[str, set[str]]:

@@ -6,29 +6,31 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import lowprec
-from lowprec.arrays.arith import divide
 from lowprec.arrays.blocks.packing import swizzle
 from lowprec.arrays.checks import dtype
-from lowprec.arrays.convert import decode, encode
-from lowprec.arrays.measures.statistics import scale_for
+from lowprec.arrays.convert import decode
 from lowprec.arrays.random import random_bits
 from lowprec.checkpoints import bitsandbytes_writing, configs, transformer_engine
+from lowprec.checkpoints.configured import is_convolution
 from lowprec.checkpoints.container import CheckpointError, tag_of
 from lowprec.checkpoints.containers.gguf_writing import join_blocks
 from lowprec.checkpoints.containers.onnx_reading import PRODUCTS, UNKNOWN
 from lowprec.checkpoints.containers.writer import Planned
-from lowprec.checkpoints.correcting import Inputs, Outputs, Round, Statistics, corrected
+from lowprec.checkpoints.correcting import Inputs, Outputs, Statistics, corrected
 from lowprec.checkpoints.decoding import given_values, ranges
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.fusing import JOINING, fused
 from lowprec.checkpoints.patterns import matching
+from lowprec.checkpoints.scaling import RAISED, Given, Rounding, single_scales, tensor_scale
 from lowprec.checkpoints.schemes import torchao
 from lowprec.checkpoints.schemes.integer_schemes import WEIGHT_SHAPE
 from lowprec.checkpoints.schemes.packings import GgufPacking
@@ -43,7 +45,7 @@ from lowprec.checkpoints.schemes.schemes import (
 from lowprec.checkpoints.schemes.sharing import for_elements, grid_of, in_tiles
 from lowprec.checkpoints.schemes.words import RowWords
 from lowprec.checkpoints.staying import with_staying
-from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, SMALLEST_SCALE, Target, target, usable
+from lowprec.checkpoints.targets import EXCLUDED, FAMILIES, Target, target
 from lowprec.checkpoints.weights import Weight, weights_of
 from lowprec.checkpoints.writing import (
     SINGLE,
@@ -57,7 +59,6 @@ from lowprec.checkpoints.writing import (
 )
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.spec.naming import plain
-from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import NEAREST_EVEN
 
 __all__ = ["EXCLUDED", "FAMILIES", "Target", "key_of", "quantize_checkpoint", "target"]
@@ -66,17 +67,8 @@ Array = npt.NDArray[Any]
 
 #: Endings of files that schemes of one family are written to, and no other.
 _ENDINGS = {".gguf": "gguf", ".onnx": "onnx", ".pt": TRANSFORMER_ENGINE}
-#: Of weights so small that their own scale would be subnormal.
-_RAISED = "a scale would be below 2**-126; that is stored, and the smallest values are coarser or 0"
 #: Columns that are corrected together, where there are no blocks.
 _COLUMNS = 128
-
-
-class Given(NamedTuple):
-    """Scales that are known before: of the tensor, and codes of those of blocks in some rows."""
-
-    tensor: np.float32 | None
-    scales: Callable[[int, int], Array]
 
 
 #: Returns the scales for a weight, or None where the target's rule shall find them.
@@ -103,6 +95,29 @@ def largest(weight: Weight, how: Target) -> Array:
     return np.concatenate(parts)
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Weights of layers that servers join: one scale of the tensor is for all.
+
+    Parameters
+    ----------
+    weights : tuple of Weight
+    known : dict of str to number
+        Largest magnitudes by name, of the weights that were looked at.
+    """
+
+    weights: tuple[Weight, ...]
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def largest(self, weight: Weight, amax: Any, how: Target) -> Any:
+        """Return the largest magnitude of all; that of `weight` is `amax`."""
+        self.known[weight.name] = amax
+        for other in self.weights:
+            if other.name not in self.known:
+                self.known[other.name] = largest(other, how).max(initial=np.float32(0))
+        return max(self.known.values())
+
+
 def quantize_checkpoint(
     checkpoint: Checkpoint,
     out: Path,
@@ -125,8 +140,9 @@ def quantize_checkpoint(
     how : Target
     include, exclude : sequence of str
         Patterns of names, as of files. Without `include`: floats of two axes and more, except vectors with
-        axes of length 1 and the names of `EXCLUDED`; of ONNX not those that no product or convolution takes.
-        `exclude` is always left out; tensors that are not read must be.
+        axes of length 1, the names of `EXCLUDED`, and convolutions where the scheme's software has linear
+        layers only; of ONNX not those that no product or convolution takes. `exclude` is always left out;
+        tensors that are not read must be.
     watch : callable, optional
     scales : callable, optional
         Of conversions: gives scales for weights that have them already.
@@ -153,16 +169,20 @@ def quantize_checkpoint(
         raise CheckpointError(
             f"{str(out)!r} has the statistics of inputs, and would take its place; name another output"
         )
-    pairs: list[tuple[Weight, Task | None]] = []
-    kept, done = {}, []
-    for weight in weights_of(checkpoint):
+    kept, weights, chosen = {}, weights_of(checkpoint), []
+    for weight in weights:
         why = _left_out(weight, checkpoint, include, exclude) or how.misfit(weight.value_shape, weight.summed)
+        if not why and not include and _is_unread(weight, how):
+            why = f"{how.scheme.family} has no quantised convolutions; --include takes it"
+        chosen.append(not why)
         if why:
             kept[weight.name] = why
-            pairs.append((weight, None))
-        else:
-            pairs.append((weight, _task(weight, how, scales, statistics)))
-            done.append(weight.name)
+    joined = _joined([weight for weight, taken in zip(weights, chosen, strict=True) if taken], how)
+    pairs = [
+        (weight, _task(weight, how, scales, statistics, joined) if taken else None)
+        for weight, taken in zip(weights, chosen, strict=True)
+    ]
+    done = [weight.name for weight, task in pairs if task is not None]
     if not done:
         some = "; ".join(f"{plain(name)}: {why}" for name, why in list(kept.items())[:3]) or "it has none"
         raise CheckpointError(f"no weight of {str(checkpoint.path)!r} would be quantised ({some})")
@@ -184,7 +204,6 @@ def quantize_checkpoint(
     verb = "quantize" if scales is None else "convert"
     about = json.dumps({"version": lowprec.__version__, "made": verb, **spelled})
     made = {"format": "pt", "lowprec": about}
-    weights = [weight for weight, _ in pairs]
     if how.scheme.family == "torchao":
         made |= torchao.metadata_of(weights, done, how, checkpoint.metadata)
     made |= transformer_engine.metadata_of(weights, done, how, checkpoint.metadata)
@@ -199,6 +218,11 @@ def quantize_checkpoint(
         out, tasks, made, repr(how), others=others, watch=watch, source=source, spread=spread
     )
     return reports, kept
+
+
+def _is_unread(weight: Weight, how: Target) -> bool:
+    """Return whether a weight is of a convolution, whose codes the scheme's software takes for values."""
+    return how.is_linear_only and is_convolution(weight.name, weight.value_shape)
 
 
 def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], exclude: Sequence[str]) -> str:
@@ -221,30 +245,51 @@ def _left_out(weight: Weight, checkpoint: Checkpoint, include: Sequence[str], ex
     return "" if pattern is None else f"kept by default, by its name ({pattern}); --include takes it"
 
 
-def _task(weight: Weight, how: Target, scales: Scales | None, statistics: Statistics | None) -> Task:
-    plan = _plan(weight, how)
+def _joined(weights: Sequence[Weight], how: Target) -> dict[str, Joined]:
+    """Return of each weight that servers join with others all that share the scale of its tensor."""
+    if how.scheme.family not in JOINING or how.blocks is None or how.blocks.tensor_scale == "none":
+        return {}
+    known = {weight.name: weight for weight in weights}
+    groups = [Joined(tuple(known[name] for name in names)) for names in fused(known)]
+    return {weight.name: group for group in groups for weight in group.weights}
+
+
+def _task(
+    weight: Weight,
+    how: Target,
+    scales: Scales | None,
+    statistics: Statistics | None,
+    joined: Mapping[str, Joined],
+) -> Task:
+    plan, group = _plan(weight, how), joined.get(weight.name)
 
     def work(write: Write) -> dict[str, Any] | None:
         names = {role: entry[0] for role, entry in plan.items()}
         known = None if scales is None else scales(weight, how)
         inputs = None if statistics is None else statistics.of(weight)
         correct = statistics is not None and statistics.correct
-        report = _written(weight, how, names, write, known, inputs, correct)
+        report = _written(weight, how, names, write, known, inputs, correct, group)
         named = how.scheme != PLAIN and how.scheme.family != "gguf"
+        said = [report["note"]] if "note" in report else []
         if named and not weight.name.endswith(how.scheme.weight):
-            said = f"it is read as {weight.name + how.scheme.weight}, by the names of its parts"
-            report["note"] = f"{report['note']}; {said}" if "note" in report else said
-        return report
+            said.append(f"it is read as {weight.name + how.scheme.weight}, by the names of its parts")
+        if _is_unread(weight, how):
+            said.append(
+                f"{how.scheme.family} has no quantised convolutions: its software takes codes for values"
+            )
+        return report | ({"note": "; ".join(said)} if said else {})
 
     inputs = None if statistics is None else statistics.entry(weight)
+    others = () if group is None else tuple(other for other in group.weights if other is not weight)
+    parts = (part for other in others for part in other.parts)
     return Task(
         weight.name,
         weight.codes.path.name,
         tuple(plan.values()),
         math.prod(weight.shape),
         work,
-        (*weight.parts, *(() if inputs is None else (inputs,))),
-        repr((weight, inputs)),
+        (*weight.parts, *(() if inputs is None else (inputs,)), *parts),
+        repr((weight, inputs, others)),
         _held(weight, how, plan),
     )
 
@@ -324,6 +369,7 @@ def _written(
     given: Given | None,
     inputs: Inputs | None,
     correct: bool,
+    joined: Joined | None,
 ) -> dict[str, Any]:
     """Write one weight, and return its report."""
     rows, errors = largest(weight, how), Errors(-how.element.max_finite, how.element.max_finite)
@@ -336,8 +382,10 @@ def _written(
     if how.scheme.padded:
         known = None if given is None or how.scheme.tensor else given.scales
         return transformer_engine.write_copies(weight, how, names, write, rows, known)
-    tensor = _tensor_scale(weight, how, given, rows.max(initial=np.float32(0)))
-    single, raised = _single_scales(how, rows)
+    amax = rows.max(initial=np.float32(0))
+    amax = amax if joined is None or given is not None else joined.largest(weight, amax, how)
+    tensor = tensor_scale(weight, how, given, amax)
+    single, raised = single_scales(how, rows)
     if tensor is not None:
         write(names["tensor"], np.array(tensor.stored, np.float32), 0)
         raised = tensor.raised
@@ -354,7 +402,7 @@ def _written(
         values = np.ascontiguousarray(values.swapaxes(-1, -2)) if how.scheme.transposed else values
         part = single if single is None or not how.channel else single[start:stop]
         random = _random(weight.name, how, values.shape, start, len(rows))
-        rounded = _rounding(how, None if tensor is None else tensor.factor, part, random, weight.summed)
+        rounded = Rounding(how, None if tensor is None else tensor.factor, part, random, weight.summed)
         moments: Array = values
         scales: Any = None if given is None else given.scales(start, stop)
         if factor is not None:
@@ -363,6 +411,7 @@ def _written(
         results, scales, codes = rounded(moments, scales)
         if outputs is not None:
             outputs.add(values, results, rounded(values, None)[0] if factor is not None else results)
+        raised = raised or rounded.raised
         _write_rows(how, names, write, codes, scales, start, unit)
         elements = decode(codes, how.element)
         if how.blocks is None:
@@ -379,47 +428,7 @@ def _written(
                 read = elements * for_elements(number, codes.shape, sizes)
             values = np.where(read == values, exact, values)  # what readers find again is no error
         errors.add(values, elements, sizes, units)
-    return errors.report(_RAISED if raised else "") | ({} if outputs is None else outputs.report())
-
-
-class _TensorScale(NamedTuple):
-    """The scale of a whole tensor."""
-
-    stored: Any  #: a number of float32
-    factor: Any  #: what is stored, or its reciprocal, as readers have it
-    raised: bool  #: whether it would be too small by itself
-
-
-def _tensor_scale(weight: Weight, how: Target, given: Given | None, amax: Any) -> _TensorScale | None:
-    """Return the scale of a tensor, if its blocks have one.
-
-    Raises CheckpointError: it has no inverse that the scheme could store.
-    """
-    if how.blocks is None or how.blocks.tensor_scale == "none":
-        return None
-    exact: Any = None if given is None else given.tensor
-    if given is None:
-        exact = encode(np.array([amax]), how.blocks, rounding=NEAREST_EVEN).tensor_scale
-    stored = np.float32(1) / usable(exact) if how.scheme.divides else usable(exact)
-    factor = np.float32(1) / stored if how.scheme.divides else stored
-    if not np.isfinite(factor):
-        raise CheckpointError(
-            f"weight {weight.name!r} has values up to {amax:.9g}, whose scale has no inverse in float32 "
-            f"that {how.scheme.name} could store; leave it out with --exclude, or name another scheme"
-        )
-    return _TensorScale(stored, factor, bool(exact < SMALLEST_SCALE))
-
-
-def _single_scales(how: Target, rows: Array) -> tuple[Array | None, bool]:
-    """Return the scales of channels, or that of all values, and whether one would be too small by itself."""
-    if how.blocks is not None or how.scheme == PLAIN:
-        return None, False
-    # Of zeros any scale will do; 1 is none that a reader stumbles over.
-    high = rows.reshape(-1) if how.channel else np.atleast_1d(rows.max(initial=np.float32(0)))
-    high = np.where(high, high, np.float32(how.element.max_finite))
-    exact = scale_for(high, how.element, "max", axis=0)
-    shape = (*rows.shape, 1) if how.channel else (1,) * rows.ndim
-    return usable(exact).reshape(shape), bool(np.any(exact < SMALLEST_SCALE))
+    return errors.report(RAISED if raised else "") | ({} if outputs is None else outputs.report())
 
 
 def _write_rows(
@@ -449,31 +458,3 @@ def _random(name: str, how: Target, shape: tuple[int, ...], start: int, rows: in
     key = key_of(name, how.seed)
     origin, within = (start, *[0] * len(shape))[: len(shape)], (rows, *shape[1:])[: len(shape)]
     return random_bits(shape, key, how.rounding.bits, origin=origin, within=within)
-
-
-def _rounding(
-    how: Target, tensor: Any, single: Array | None, random: Array | None, summed: int = -1
-) -> Round:
-    """Return what rounds values, by scales of blocks if there are some: to values, scales and codes."""
-    projection = Projection(rounding=how.rounding, saturation=Saturation.FINITE)
-
-    def rounded(values: Array, scales: Any) -> tuple[Array, Any, Array]:
-        if how.blocks is not None:
-            axis = None if len(how.blocks.sizes) > 1 else summed
-            blocks = encode(
-                np.ascontiguousarray(values),
-                how.blocks,
-                axis=axis,
-                tensor_scale=tensor,
-                scales=scales,
-                random=random,
-            )
-            return blocks.values(), blocks.scales, blocks.codes
-        if single is None:
-            codes = encode(values, how.element, projection=projection, random=random)
-            return decode(codes, how.element), None, codes
-        over = np.broadcast_to(single, values.shape)
-        found = divide(values, over, how.element, projection=projection, random=random)
-        return found * single, None, encode(found, how.element)
-
-    return rounded

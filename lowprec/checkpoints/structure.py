@@ -9,10 +9,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowprec.checkpoints.configured import STRATEGIES, Configured, kind_of, unknown_method
+from lowprec.checkpoints.configured import (
+    LINEAR_ONLY,
+    STRATEGIES,
+    Configured,
+    is_convolution,
+    kind_of,
+    unknown_method,
+)
 from lowprec.checkpoints.container import CheckpointError, parse_json, quoted
 from lowprec.checkpoints.decoding import zero_values
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.fusing import JOINING, fused
 from lowprec.checkpoints.schemes import bitsandbytes
 from lowprec.checkpoints.schemes.schemes import CACHE_SCALES, NESTED_MAP, is_mark
 from lowprec.checkpoints.schemes.sharing import needed
@@ -75,8 +83,6 @@ _FILES = {
 _LOST = re.compile(
     r"\.(absmax|nested_absmax|weight_scale(_inv|_2)?|weight_global_scale|scale_weight|_weight_scale|_rowwise_scale_inv|_columnwise_scale_inv)$|(_blocks|\.blocks|_scales|\.scales)$"
 )
-#: Layers that are one matrix product in most servers, which then have one tensor scale.
-_FUSED = (("gate_proj", "up_proj"), ("q_proj", "k_proj", "v_proj"), ("w1", "w3"))
 
 
 def structure(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Finding]:
@@ -143,6 +149,13 @@ def _configured(config: Mapping[str, Any], weights: Sequence[Weight]) -> Iterato
             who = "leaves" if said.ignored else "has no group or layer that matches, and so leaves"
             evidence = f"the configuration {who} {module} unquantised, and the file has {weight.scheme.name}"
             remedy = "take it off the ignore list, name it, or store the weight unquantised"
+            yield Finding("ignored-but-quantized", weight.name, evidence, remedy)
+        elif is_convolution(weight.name, weight.value_shape) and config.get("quant_method") in LINEAR_ONLY:
+            evidence = (
+                f"{len(weight.value_shape)} axes in {weight.scheme.name}, and {config['quant_method']} has "
+                f"no quantised convolutions"
+            )
+            remedy = "its software takes codes for values: store the weight unquantised"
             yield Finding("ignored-but-quantized", weight.name, evidence, remedy)
         elif weight.problem is None and said.kind and said.kind != kind_of(weight):
             evidence = (
@@ -271,14 +284,13 @@ def _comfyui(checkpoint: Checkpoint, weights: Sequence[Weight]) -> Iterator[Find
 
 def _fused(weights: Sequence[Weight]) -> Iterator[Finding]:
     """Yield layers that servers join, whose tensor scales differ."""
-    known = {weight.name: weight for weight in weights if weight.tensor is not None}
-    for names in _FUSED:
-        for name, weight in known.items():
-            if f".{names[0]}." not in name:
-                continue
-            others = [known.get(name.replace(f".{names[0]}.", f".{other}.")) for other in names[1:]]
-            numbers = [needed(part.tensor).read().reshape(-1) for part in (weight, *others) if part]
-            if len({tuple(map(float, each)) for each in numbers}) > 1:
-                evidence = f"the tensor scales of {', '.join(names)} differ"
-                remedy = "servers that join them take one scale for all; give all the same when quantising"
-                yield Finding("fused-scales-differ", name, evidence, remedy, "note")
+    known = {each.name: each for each in weights if each.tensor and each.scheme.family in JOINING}
+    for names in fused(known):
+        numbers = {tuple(needed(known[name].tensor).read().reshape(-1).tolist()) for name in names}
+        if len(numbers) > 1:
+            evidence = f"the tensor scales of {', '.join(name.split('.')[-2] for name in names)} differ"
+            remedy = (
+                "servers that join them take one scale for all: give all the same when quantising, as "
+                "`lowprec checkpoint quantize` does"
+            )
+            yield Finding("fused-scales-differ", names[0], evidence, remedy, "note")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowprec.arrays.random import is_plain
+from lowprec.checkpoints.configured import LINEAR_ONLY
 from lowprec.checkpoints.container import CheckpointError
 from lowprec.checkpoints.decoding import OTHER_BLOCKS, engine_format
 from lowprec.checkpoints.schemes.packings import GGUF_NVFP4
@@ -103,6 +104,11 @@ class Target:
     channel: bool = False
     rounding: Rounding = NEAREST_EVEN
     seed: int = 0
+
+    @property
+    def is_linear_only(self) -> bool:
+        """True if the scheme's software quantises linear layers, and no convolutions."""
+        return self.scheme.family in (*LINEAR_ONLY, "deepseek-v4")
 
     def misfit(self, shape: tuple[int, ...], summed: int = -1) -> str:
         """Return why a weight of this shape cannot be written so; empty if it can.

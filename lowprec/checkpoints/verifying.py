@@ -34,6 +34,7 @@ from lowprec.checkpoints.decoding import (
 )
 from lowprec.checkpoints.errors import Errors
 from lowprec.checkpoints.folder import Checkpoint
+from lowprec.checkpoints.scaling import usable_blocks
 from lowprec.checkpoints.schemes.bitsandbytes import is_nested
 from lowprec.checkpoints.schemes.sharing import by_block, for_elements
 from lowprec.checkpoints.targets import usable
@@ -157,6 +158,8 @@ def _verdict(weight: Weight, source: Weight) -> Verdict:
             for name, fmt in candidates.items():
                 given = number if fmt.tensor_scale != "none" else None
                 made = encode(wanted, fmt, axis=axes, tensor_scale=given)
+                if (more := usable_blocks(made)) is not None and np.array_equal(more, scales):
+                    made = encode(wanted, fmt, axis=axes, tensor_scale=given, scales=more)
                 wrong[name][0] += int(np.count_nonzero(made.scales != scales))
                 wrong[name][1] += _unlike(weight, made.codes, codes)
             fmt = next(iter(candidates.values()))
@@ -194,11 +197,16 @@ def _rules_of(weight: Weight, highest: list[Array]) -> list[str]:
     high = np.max(highest, axis=0) if one else np.concatenate(highest)
     stored, fmt = scale_values(weight).reshape(-1), weight.format
     high = high.reshape(-1)
+    over = divide(high, fmt.max_finite, "binary32")
     known = {
-        "max": usable(scale_for(high.reshape(-1, 1), fmt, "max", axis=0).reshape(-1)),
-        "divide": divide(high, fmt.max_finite, "binary32"),
+        "max": (usable(scale_for(high.reshape(-1, 1), fmt, "max", axis=0).reshape(-1)),),
+        "divide": (over, np.where(over == 0, over, usable(over))),  # as others store it, and as lowprec does
     }
-    return [name for name, scales in known.items() if ((scales == stored) | (high == 0)).all()]
+    return [
+        name
+        for name, tried in known.items()
+        if any(((scales == stored) | (high == 0)).all() for scales in tried)
+    ]
 
 
 def _of_copies(

@@ -188,8 +188,9 @@ def quantize(
     """Quantise the weights of a checkpoint, and report the error of each.
 
     A run that was killed left nothing at OUTPUT; the same command goes on where it was. Without --include,
-    floats of two axes and more are quantised, except for embeddings, norms, biases, routers and lm_head; of
-    an ONNX model not those that only other nodes than products, convolutions and recurrent layers take.
+    floats of two axes and more are quantised, except for embeddings, norms, biases, routers and lm_head,
+    and for convolutions where the scheme's software has linear layers alone; of an ONNX model not those that
+    only other nodes than products, convolutions and recurrent layers take.
     """
     from lowprec.checkpoints.correcting import statistics_in
     from lowprec.checkpoints.quantizing import quantize_checkpoint

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from lowprec.arrays.convert import decode
+from lowprec.checkpoints.configs import quantization_config
+from lowprec.checkpoints.converting import dequantize_checkpoint
 from lowprec.checkpoints.decoding import codes_of, ranges, values_of
 from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
@@ -67,6 +69,10 @@ _COMPRESSORS = {
     ),
     "int4 channel": ("PackedQuantizationCompressor", {"num_bits": 4, "strategy": "channel", "type": "int"}),
 }
+
+
+#: Types of scales in its presets of formats in blocks.
+_SCALES = dict.fromkeys(("mxfp4", "mxfp6_e2m3", "mxfp8_e4m3"), "uint8") | {"nvfp4": "float8_e4m3fn"}
 
 
 def _in_float32(state, scheme):
@@ -143,9 +149,8 @@ def test_what_compressed_tensors_wrote_is_read_to_its_values(tmp_path, to):
     assert lint(checkpoint) == lint(checkpoint, made) == ()
 
 
-@pytest.mark.parametrize("to", _COMPRESSORS)
-def test_transformers_loads_a_model_by_the_configuration_that_is_written(tmp_path, to):
-    """A small Llama, loaded by its name: values are ours; of NVFP4 in bfloat16, as that loader computes."""
+def _small_llama(tmp_path, to):
+    """Write a small Llama, its weights quantised, and return what writes them."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("compressed_tensors")
@@ -155,6 +160,16 @@ def test_transformers_loads_a_model_by_the_configuration_that_is_written(tmp_pat
     transformers.LlamaForCausalLM(settings).to(torch.float32).save_pretrained(tmp_path / "model")
     how = target("compressed-tensors", to.split()[0], channel=to.endswith("channel"))
     quantize_checkpoint(open_checkpoint(tmp_path / "model"), tmp_path / "out", how)
+    return how
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
+def test_transformers_loads_a_model_by_the_configuration_that_is_written(tmp_path, to):
+    """A small Llama, loaded by its name: values are ours; of NVFP4 in bfloat16, as that loader computes."""
+    _small_llama(tmp_path, to)
+    import torch
+    import transformers
+
     asked = transformers.CompressedTensorsConfig(run_compressed=False)
     loaded = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "out", quantization_config=asked, dtype=torch.float32
@@ -166,6 +181,59 @@ def test_transformers_loads_a_model_by_the_configuration_that_is_written(tmp_pat
         ours = values_of(weight)
         ours = ours.astype(ml_dtypes.bfloat16).astype(np.float32) if to == "nvfp4" else ours
         assert np.array_equal(ours, theirs[weight.name]), weight.name
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
+def test_transformers_runs_a_model_as_it_is_loaded_by_default(tmp_path, to):
+    """Its outputs are those of the values that `dequantize` writes; int8 rounds activations too."""
+    _small_llama(tmp_path, to)
+    import torch
+    import transformers
+
+    dtype = torch.bfloat16 if to in _SCALES else torch.float32  # its loader makes bfloat16 of blocks
+    dequantize_checkpoint(open_checkpoint(tmp_path / "out"), tmp_path / "values", "F32")
+    loaded, values = (
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype=dtype)
+        for name in ("out", "values")
+    )
+    inputs = torch.arange(32).reshape(2, 16)
+    with torch.no_grad():
+        theirs, ours = loaded(inputs).logits.float(), values(inputs).logits.float()
+    if to.startswith("int8"):
+        assert float((theirs - ours).square().sum() / ours.square().sum()) < 1e-3
+        loaded, values = (dict(model.named_parameters()) for model in (loaded, values))
+        theirs, ours = (torch.cat([each[name].flatten() for name in values]) for each in (loaded, values))
+    assert torch.equal(theirs, ours)
+
+
+@pytest.mark.parametrize("to", _COMPRESSORS)
+def test_the_configuration_is_what_compressed_tensors_says_of_such_a_model(tmp_path, to):
+    """Of a layer that it compresses itself by the same settings, read back from both."""
+    pytest.importorskip("compressed_tensors.compressors")
+    import torch
+    from compressed_tensors.compressors import ModelCompressor
+    from compressed_tensors.quantization import (
+        QuantizationConfig,
+        QuantizationStatus,
+        apply_quantization_config,
+    )
+
+    how = target("compressed-tensors", to.split()[0], channel=to.endswith("channel"))
+    ours = quantization_config(how, ())
+    unsaid = QuantizationConfig(**ours)
+    (group,) = unsaid.config_groups.values()
+    group.format = None
+    group.weights.scale_dtype = getattr(torch, _SCALES[to]) if to in _SCALES else None
+    unsaid.quantization_status = QuantizationStatus.INITIALIZED
+    model = torch.nn.Sequential(torch.nn.Linear(128, 128), torch.nn.Conv2d(32, 32, 2))
+    apply_quantization_config(model, unsaid)
+    compressor = ModelCompressor.from_pretrained_model(model)
+    compressor.compress_model(model)
+    said = compressor.quantization_config
+    assert ours["format"] == how.scheme.name
+    if to.startswith("e4m3fn"):  # it calls the same layout so where activations are not quantised
+        said.format = said.config_groups["group_0"].format = "float-quantized"
+    assert QuantizationConfig(**ours).model_dump(mode="json") == said.model_dump(mode="json")
 
 
 @pytest.mark.parametrize("to", ["mxfp8_e4m3", "mxfp4", "nvfp4"])

@@ -355,9 +355,31 @@ def test_codes_beside_parts_that_no_scheme_has_are_unknown(tmp_path):
     checkpoint = folder(tmp_path / "m", tensors, {"quant_method": "bitsandbytes", "load_in_8bit": True})
     (finding,) = lint(checkpoint)
     assert (finding.rule, finding.severity) == ("unknown-scheme", "note")
-    assert "m.q.SCB" in finding.evidence
+    assert finding.evidence.endswith("by type and shape its scales may be m.q.SCB")
     del tensors["m.q.SCB"]
     assert _rules(tmp_path / "n", tensors, {}) == {"missing-scale"}
+
+
+def test_scales_under_a_name_of_another_scheme_are_named_and_not_missed(tmp_path):
+    """The remedy was to export again with the scales that lie beside the codes."""
+    tensors = {"a.weight": np.zeros((300, 520), np.uint8), "a.scales": np.ones((3, 5), np.float16)}
+    (finding,) = lint(folder(tmp_path / "m", tensors, {}))
+    assert (finding.rule, finding.severity) == ("unknown-scheme", "note")
+    assert finding.evidence == (
+        "U8 of shape [300, 520], beside a.scales, which is no scheme that lowprec knows; by type and shape "
+        "its scales may be a.scales"
+    )
+    with refusal("'a.weight' cannot be decoded: U8 of shape .* its scales may be a.scales"):
+        dequantize_checkpoint(open_checkpoint(tmp_path / "m"), tmp_path / "v.safetensors")
+    tensors |= {"a.meta": np.zeros(9, np.uint8), "a.scale_x": tensors.pop("a.scales")}
+    (finding,) = lint(folder(tmp_path / "n", tensors, {}))
+    assert "beside a.scale_x, a.meta, which" in finding.evidence
+    assert finding.evidence.endswith("may be a.scale_x")
+    tensors = {
+        "a.weight": tensors["a.weight"],
+        "a.weight_scale_2": np.ones((), np.float32),
+    }  # half of NVFP4's
+    assert _rules(tmp_path / "o", tensors, {}) == {"missing-scale"}
 
 
 def test_scales_of_the_cache_are_judged(tmp_path):

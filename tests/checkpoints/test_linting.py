@@ -14,8 +14,10 @@ from lowprec.checkpoints.folder import open_checkpoint
 from lowprec.checkpoints.linting import lint
 from lowprec.checkpoints.quantizing import FAMILIES, quantize_checkpoint, target
 from lowprec.checkpoints.schemes.schemes import NESTED_ABSMAX
+from lowprec.checkpoints.verifying import verify_checkpoint
 from lowprec.checkpoints.weights import weights_of
-from tests.checkpoints.files import changed, quantized, source
+from tests.checkpoints.files import ENDINGS, changed, quantized, source
+from tests.programs import need_package
 
 PAIRS = [(family, to) for family, formats in FAMILIES.items() for to in formats]
 
@@ -28,6 +30,29 @@ def _rules(checkpoint, against=None):
 def test_a_file_that_is_right_has_no_findings(tmp_path, family, to):
     found, made = quantized(tmp_path, family, to, (2, 64, 96) if family == "gpt-oss" else (256, 256))
     assert lint(found) == lint(found, made) == ()
+
+
+@pytest.mark.parametrize(("family", "to"), PAIRS)
+def test_a_file_of_tiny_weights_has_no_findings(tmp_path, family, to):
+    """Scales in float32 that would be subnormal are 2**-126, and verify knows by which rule."""
+    if family in ("gguf", "onnx"):
+        need_package(family)
+    rows = 2.0 ** np.linspace(-140, -120, 128)[:, None]
+    weight = np.random.default_rng(3).standard_normal((128, 128)) * rows
+    weight = weight.reshape(2, 64, 128) if family == "gpt-oss" else weight
+    save_file({"m.q.weight": weight.astype(np.float32)}, tmp_path / "s.safetensors")
+    made, out = (
+        open_checkpoint(tmp_path / "s.safetensors"),
+        tmp_path / f"q{ENDINGS.get(family, '.safetensors')}",
+    )
+    reports, _ = quantize_checkpoint(made, out, target(family, to))
+    assert lint(open_checkpoint(out)) == ()
+    (verdict,) = verify_checkpoint(open_checkpoint(out), made)
+    assert verdict.codes_differ == 0
+    in_float32 = (family, to) in (("deepseek", "e4m3fn"), ("compressed-tensors", "int4"), ("onnx", "int4"))
+    if in_float32 or family == "bitsandbytes":
+        assert verdict.rule
+        assert "a scale would be below 2**-126" in reports["m.q.weight"]["note"]
 
 
 @pytest.mark.parametrize("kind", ["e3m2", "e2m3"])
@@ -64,6 +89,46 @@ def test_a_folder_that_is_right_has_no_findings(tmp_path, family):
     assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "test"
     assert found.config["quant_method"]
     assert lint(found, made) == ()
+
+
+#: Schemes with a configuration, and a format that a convolution's shape fits.
+_OF_LINEAR = [(family, "e4m3fn") for family in ("compressed-tensors", "modelopt", "quark")]
+_OF_LINEAR += [("compressed-tensors", "int8"), ("bitsandbytes", "nf4"), ("deepseek-v4", "mxfp4")]
+
+
+@pytest.mark.parametrize(("family", "to"), _OF_LINEAR)
+def test_a_convolution_stays_where_the_schemes_software_has_linear_layers_only(tmp_path, family, to):
+    """Its codes would be loaded as values; `include` takes it, and report and lint say so."""
+    (tmp_path / "model").mkdir()
+    shapes = {"m.down.weight": (64, 64, 2, 64), "m.conv.weight": (64, 64, 64), "m.short.weight": (64, 8, 16)}
+    shapes |= {"m.experts.weight": (2, 64, 64)}
+    more = {name: np.random.default_rng(1).standard_normal(shape) for name, shape in shapes.items()}
+    more = {name: weight.astype(np.float32) for name, weight in more.items()}
+    source(tmp_path / "model" / "model.safetensors", (256, 256), **more)
+    made = open_checkpoint(tmp_path / "model")
+    how = target(family, to)
+    reports, kept = quantize_checkpoint(made, tmp_path / "out", how)
+    assert reports.keys() == {"m.q.weight", "m.experts.weight"}
+    assert not any("note" in report for report in reports.values())
+    why = f"{family} has no quantised convolutions; --include takes it"
+    assert kept["m.down.weight"] == kept["m.conv.weight"] == why
+    assert lint(open_checkpoint(tmp_path / "out"), made) == ()
+    reports, _ = quantize_checkpoint(made, tmp_path / "all", how, include=["m.down*", "m.q*"])
+    assert "no quantised convolutions" in reports["m.down.weight"]["note"]
+    assert "note" not in reports["m.q.weight"]
+    (finding,) = lint(open_checkpoint(tmp_path / "all"), made)
+    assert (finding.rule, finding.tensor) == ("ignored-but-quantized", "m.down.weight")
+
+
+@pytest.mark.parametrize("family", ["torchao", "comfyui", "plain", "onnx"])
+def test_a_convolution_is_quantised_where_nothing_says_linear_layers(tmp_path, family):
+    if family == "onnx":
+        need_package("onnx")
+    weight = np.random.default_rng(1).standard_normal((64, 32, 3, 3)).astype(np.float32)
+    made = source(tmp_path / "s.safetensors", **{"m.down.weight": weight})
+    out = tmp_path / f"q{ENDINGS.get(family, '.safetensors')}"
+    reports, _ = quantize_checkpoint(made, out, target(family, "e4m3fn"))
+    assert "note" not in reports["m.down.weight"]
 
 
 def _at(tensors, name, values, place=(0, 0)):
@@ -576,8 +641,11 @@ def test_scales_of_joined_layers_that_differ_are_a_note(tmp_path):
         for name, size in (("gate", 1), ("up", 2))
     }
     made = source(tmp_path / "s.safetensors", **layers)
-    quantize_checkpoint(made, tmp_path / "x.safetensors", target("modelopt", "nvfp4"))
-    (finding,) = lint(open_checkpoint(tmp_path / "x.safetensors"))
+    quantize_checkpoint(made, tmp_path / "x.safetensors", target("modelopt", "nvfp4"), exclude=["*up*"])
+    one = open_checkpoint(tmp_path / "x.safetensors")
+    assert lint(one) == ()
+    quantize_checkpoint(one, tmp_path / "y.safetensors", target("modelopt", "nvfp4"), include=["*up*"])
+    (finding,) = lint(open_checkpoint(tmp_path / "y.safetensors"))
     assert (finding.rule, finding.severity) == ("fused-scales-differ", "note")
 
 
