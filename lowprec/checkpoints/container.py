@@ -127,9 +127,8 @@ def tag_of(dtype: npt.DTypeLike) -> str:
     Raises CheckpointError: a type that safetensors has no name for.
     """
     asked = np.dtype(dtype)
-    asked = asked if asked.kind == "T" else asked.newbyteorder("=")  # text has no order of bytes
     for tag, (known, _) in TAGS.items():
-        if known == asked:
+        if asked in (known, known.newbyteorder("S")):
             return tag
     raise CheckpointError(
         f"safetensors has no name for {asked}; it has {', '.join(TAGS)}. Convert numbers to one of these, "
