@@ -278,7 +278,8 @@ def compare(
 
 
 def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
-    from lowprec.verify.compare.lines import NoLines, compare_lines
+    from lowprec.verify.compare.line_rows import NoLines
+    from lowprec.verify.compare.lines import compare_lines
 
     path, operation, *names = words
     refuse(
@@ -321,11 +322,8 @@ def _unit_lines(
 ) -> Comparison:
     """Compare lines of a dot unit or a block converter, as `lowprec vectors` names what it does."""
     from lowprec.spec.block import BlockFormat
-    from lowprec.verify.compare.lines import (
-        compare_block_lines,
-        compare_decoder_lines,
-        compare_dot_lines,
-    )
+    from lowprec.verify.compare.block_lines import compare_block_lines, compare_decoder_lines
+    from lowprec.verify.compare.lines import compare_dot_lines
 
     if asked["flags"] is not None and operation != "dot":
         raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")

@@ -13,11 +13,8 @@ import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.block_vectors import block_suite, decoder_suite
 from lowprec.export.unit_vectors import dot_suite, matmul_suite
-from lowprec.verify.compare.lines import (
-    compare_block_lines,
-    compare_decoder_lines,
-    compare_dot_lines,
-)
+from lowprec.verify.compare.block_lines import compare_block_lines, compare_decoder_lines
+from lowprec.verify.compare.lines import compare_dot_lines
 from lowprec.verify.dumps.files import DumpError
 from lowprec.verify.reference.dots import drawn_codes, roundings
 
@@ -25,6 +22,10 @@ pytestmark = pytest.mark.apart
 
 UNIT = lp.accumulations["ada_mma_e4m3fn_binary32"]
 HALF = (lp.format("binary16"),) * 2
+
+
+def run(words, text=None):
+    return CliRunner().invoke(main, words.split(), input=text)
 
 
 def lines_of(made, *, packed=False):
@@ -119,9 +120,6 @@ def test_the_command_reads_them(tmp_path, monkeypatch):
     """What one command writes, the other judges."""
     monkeypatch.chdir(tmp_path)
 
-    def run(words, text=None):
-        return CliRunner().invoke(main, words.split(), input=text)
-
     vectors = run("vectors dot fp32_fma binary16 bfloat16 --samples 64")
     judged = run("compare - dot fp32_fma binary16 bfloat16", vectors.output)
     assert judged.exit_code == 0, judged.output
@@ -132,6 +130,45 @@ def test_the_command_reads_them(tmp_path, monkeypatch):
     assert run("compare - block binary32 mxfp4 --rule even", vectors.output).exit_code == 1
     assert "which says how sums are rounded" in run("compare - dot fp32_fma --rounding to_odd", "").output
     assert "lines of block take FORMAT BLOCK_FORMAT" in run("compare - block mxfp4", "").output
+
+
+@pytest.mark.parametrize("packed", ["", " --packed"])
+@pytest.mark.parametrize("rounding", ["stochastic(4)", "stochastic(16,B)"])
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4"])
+def test_stochastic_blocks_are_held_against_the_integers_of_their_lines(fmt, rounding, packed):
+    """The integers that vectors have were refused: a line had too many words."""
+    words = f"block binary32 {fmt} --rounding {rounding}"
+    lines = run(f"vectors {words} --samples 16{packed}").output
+    told = run(f"compare - {words}", lines)
+    assert told.exit_code == 0, told.output
+    assert told.output.endswith(" results agree\n")
+
+
+def test_random_integers_of_blocks_that_are_not_read_are_found():
+    """A converter that rounds to nearest, one that has a stuck bit, and blocks that lines do not describe."""
+    words, size = "block binary32 mxfp4 --rounding stochastic(4)", 32
+    lines = run(f"vectors {words} --samples 64").output
+    nearest = run("vectors block binary32 mxfp4 --samples 64").output
+    results = iter([line for line in nearest.splitlines() if line[0] != "#"])
+    cases = [line.split() for line in lines.splitlines() if line[0] != "#"]
+    rounded = "\n".join(" ".join([*case[: 2 * size], *next(results).split()[size:]]) for case in cases)
+    told = run(f"compare - {words}", rounded)
+    assert told.exit_code == 1
+    assert "explained by elements: ties to even: " in told.output
+    inverted = "\n".join(
+        " ".join(
+            [*case[:size], *(f"{int(word, 16) ^ 15:x}" for word in case[size : 2 * size]), *case[2 * size :]]
+        )
+        for case in cases
+    )
+    told = run(f"compare - {words}", inverted)
+    assert told.exit_code == 1, told.output
+    assert "random integers with all bits inverted" in told.output
+    assert "left out, please report it" not in told.output
+    shared = "block binary32 mxfp8_e4m3 --rounding stochastic(16,ptx_rs)"
+    assert "rounds scales stochastically, or several elements by one word" in " ".join(
+        run(f"compare - {shared}", lines).output.split()
+    )
 
 
 DRAWN = lp.Accumulation(
