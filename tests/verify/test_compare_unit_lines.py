@@ -171,6 +171,48 @@ def test_random_integers_of_blocks_that_are_not_read_are_found():
     )
 
 
+@pytest.mark.parametrize("packed", ["", " --packed"])
+@pytest.mark.parametrize("unit", ["ada_mma_e4m3fn_binary32", "fp32_pairwise binary16 binary16"])
+def test_units_without_an_addend_have_lines_without_one(unit, packed):
+    """A line without an addend had no form; sums in pairs that are -0 have no +0 to be added to."""
+    lines = run(f"vectors dot {unit} --addend none --samples 64{packed}").output
+    assert f"dot {unit.split()[0]}" in lines.splitlines()[0]
+    assert "--addend none" in lines.splitlines()[0]
+    assert ", no addend, to binary32, " in lines.splitlines()[1]
+    assert ": x0 to x" in lines.splitlines()[2]
+    assert "addend" not in lines.splitlines()[2]
+    told = run(f"compare - dot {unit} --addend none", lines)
+    assert (told.exit_code, told.output.endswith(" results agree\n")) == (0, True), told.output
+    refused = run(f"compare - dot {unit}", lines)
+    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "vectors dot fp32_fma e5m2 e5m2 --addend none --flags",
+            "flags of dot products are of units with an",
+        ),
+        ("vectors dot fp32_fma e5m2 e5m2 --addend none --coverage", "plan is that of a unit with an addend"),
+        ("vectors add e5m2 e5m2 e5m2 --addend none", "--addend says nothing about add"),
+        (
+            "vectors matmul fp32_fma e5m2 e5m2 --size 2,2,4 --addend none",
+            "--addend says nothing about matmul",
+        ),
+        ("vectors block bfloat16 mxfp4 --addend none", "--addend says nothing about block"),
+        ("compare - dot fp32_fma e5m2 e5m2 --addend x.npy", "--addend of lines is none, of a dot unit"),
+        ("compare - add e5m2 e5m2 e5m2 --addend none", "of a dot unit without one, not 'none' of add"),
+        ("compare - dot fp32_fma e5m2 e5m2 --addend none --flags", "flags of dot products are of units with"),
+    ],
+)
+def test_no_addend_is_refused_where_it_says_nothing(words, message):
+    """In a line, exit code 2."""
+    told = run(words, "3c 3c 3f800000 00\n")
+    assert told.exit_code == 2
+    assert message in " ".join(told.output.split())
+
+
 DRAWN = lp.Accumulation(
     name="drawn", operands=("e4m3fn", "e4m3fn"), accumulator=("bfloat16", "stochastic(8)"),
     order="chunked(3)", total=("binary16", "stochastic(8)"), output="binary32",

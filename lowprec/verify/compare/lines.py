@@ -173,6 +173,7 @@ def compare_dot_lines(
     size: tuple[int, int, int] | None = None,
     length: int | None = None,
     flags: bool = False,
+    added: bool = True,
     **options: Any,
 ) -> Comparison:
     """Hold lines of x, y, addend and result against what an accumulation gives.
@@ -197,6 +198,8 @@ def compare_dot_lines(
         Products of a dot product; by default the first line says it.
     flags : bool
         Whether each line ends with the exception flags that the sum raised.
+    added : bool
+        Whether each line has an addend.
     options
         `any_nan`, `limit`, `why` and `watch` of `lowprec.compare`.
 
@@ -211,6 +214,8 @@ def compare_dot_lines(
     m, n, k = size or (1, 1, 0)
     raised: dict[int, int] = {}
     if flags:
+        if not added:
+            raise ValueError("flags of dot products are of units with an addend; leave --addend none out")
         if size is not None:
             raise ValueError("flags are of dot products alone; leave out the size of matrices, or the flags")
         check_flags(how)
@@ -220,7 +225,11 @@ def compare_dot_lines(
             raised[number] = 0 if lost else line_flags((number, words, text))
             # Unknown flags are counted as an unknown result is.
             rows.append((number, [*words[:-2], words[-1]] if lost else words[:-1], text))
-    parted, packed = _layout(shape, rows[0], size, length)
+    if not added and how.rounds_randomly:
+        raise ValueError(
+            "random integers of dot products are of units with an addend; leave --addend none out"
+        )
+    parted, packed = _layout(shape, rows[0], size, length, added)
     layout = [each for each in parted if each[1]] if packed else [
         (fmt, 1) for fmt, lanes in parted for _ in range(lanes)
     ]  # fmt: skip
@@ -228,7 +237,7 @@ def compare_dot_lines(
     parts = np.split(codes, np.cumsum([lanes for _, lanes in parted])[:-1], axis=1)
     held = [part.astype(code_dtype(fmt)) for part, (fmt, _) in zip(parts, parted, strict=True)]
     x, x_scales, y, y_scales, addend, random, results = held
-    joined = values_of(addend, shape.addend)
+    joined: Any = values_of(addend, shape.addend)
     if how.scale is not None:
         each = [values_of(part, how.scale[0]) for part in (x_scales, y_scales)]
         if size is not None:
@@ -237,7 +246,7 @@ def compare_dot_lines(
     if random.size:
         options["random"] = random
     if size is None:
-        joined, results = joined[:, 0], results[:, 0]
+        joined, results = joined[:, 0] if added else None, results[:, 0]
     else:
         x, y = x.reshape(-1, m, k), y.reshape(-1, k, n)
         joined, results = (part.reshape(-1, m, n) for part in (joined, results))
@@ -256,7 +265,7 @@ def compare_dot_lines(
 
 
 def _layout(
-    shape: Shape, first: Row, size: tuple[int, int, int] | None, length: int | None
+    shape: Shape, first: Row, size: tuple[int, int, int] | None, length: int | None, added: bool = True
 ) -> tuple[list[tuple[Format, int]], bool]:
     """Return the format and the lanes of each column, 0 where there is none; and whether each is a word."""
     how, (x, y) = shape.how, shape.formats
@@ -269,7 +278,7 @@ def _layout(
         drawn = len(roundings(how, k)) if bits else 0
         return [
             *((x, m * k), (scale, m * blocks), (y, n * k), (scale, n * blocks)),
-            *((shape.addend, m * n), (word_format(bits), drawn), (how.output[0], m * n)),
+            *((shape.addend, m * n * added), (word_format(bits), drawn), (how.output[0], m * n)),
         ]
 
     words, digits = first[1], len(first[1][0].lower().removeprefix("0x"))
@@ -284,7 +293,8 @@ def _layout(
         found = columns(k)
         if sum(lanes for _, lanes in found) == len(words):
             return found, False
-    parts = ["x and y of as many lanes", *(["their scales"] if block else []), "the addend"]
+    parts = ["x and y of as many lanes", *(["their scales"] if block else [])]
+    parts += ["the addend"] if added else []
     parts += ["the random integers"] if bits else []
     wanted = f"{', '.join(parts)} and the result"
     wanted += f" of M, N, K = {size}" if size else f" of K = {length}" if length else ""
