@@ -213,6 +213,36 @@ def test_no_addend_is_refused_where_it_says_nothing(words, message):
     assert message in " ".join(told.output.split())
 
 
+@pytest.mark.parametrize(
+    ("unit", "case", "rows"),
+    [
+        (
+            "fp32_fma e4m3fn e4m3fn",
+            "38 00 b8 80 3f800000 40000000",
+            ["lane 0 38 * b8 = 1.0 * -1.0", "lane 1 00 * 80 = 0.0 * -0.0", "addend 3f800000 = 1.0"],
+        ),
+        (
+            "fp32_fma e4m3fn e4m3fn",
+            " ".join(["38"] * 10 + ["00", "40"] + ["7f"] * 12 + ["00000000", "40000000"]),
+            [f"lane {n} 38 * 7f = 1.0 * nan" for n in range(8)]
+            + ["and 3 more lanes that are not zero", "addend 00000000 = 0.0"],
+        ),
+        (
+            "rtx_blackwell_mma_e4m3fn_binary32_e8m0fnu_1",
+            " ".join(["00"] * 31 + ["38", "7e"] + ["38"] * 32 + ["80", "00000000", "40000000"]),
+            ["lane 31 38 * 38 = 1.0 * 1.0, scales 7e and 80", "addend 00000000 = 0.0"],
+        ),
+        ("fp32_fma e4m3fn e4m3fn --addend none", "38 38 40000000", ["lane 0 38 * 38 = 1.0 * 1.0"]),
+    ],
+)
+def test_a_mismatch_of_a_dot_product_shows_its_operands(unit, case, rows):
+    """Only the number of the line was told."""
+    told = run(f"compare - dot {unit} --no-why", case + "\n").output.splitlines()
+    first = told.index("line 1 (0,):") + 1
+    last = next(place for place, line in enumerate(told) if line.lstrip().startswith("exact "))
+    assert [" ".join(line.split()) for line in told[first:last]] == rows
+
+
 DRAWN = lp.Accumulation(
     name="drawn", operands=("e4m3fn", "e4m3fn"), accumulator=("bfloat16", "stochastic(8)"),
     order="chunked(3)", total=("binary16", "stochastic(8)"), output="binary32",

@@ -9,6 +9,7 @@ another width than the first, is refused by its number.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import DEFAULT, Projection
-from lowprec.verify.codes.display import quoted
+from lowprec.verify.codes.display import hex_of, quoted
 from lowprec.verify.compare.compare import compare, drawn_integers
 from lowprec.verify.compare.judging import Watch, judge, judge_flags
 from lowprec.verify.compare.line_rows import (
@@ -38,6 +39,7 @@ from lowprec.verify.compare.line_rows import (
     word_format,
 )
 from lowprec.verify.compare.report import Comparison
+from lowprec.verify.difference import Difference
 from lowprec.verify.dumps.files import DumpError, Spool
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
 from lowprec.verify.inputs.operands import random_width
@@ -48,6 +50,9 @@ from lowprec.verify.reference.dots import check_flags, random_bits_of, roundings
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
 __all__ = ["compare_dot_lines", "compare_lines"]
+
+#: Lanes of a dot product that a report shows of a mismatch.
+_LANES = 8
 
 
 def compare_lines(
@@ -261,7 +266,43 @@ def compare_dot_lines(
         )
         said = {name: options[name] for name in ("limit", "why", "watch") if name in options}
         report.flags = numbered(judge_flags(asked, asked.agreeing, report, **said, unit="line"), rows, 1)
+    if size is None:
+        addends = addend[:, 0] if added else None
+        report.details = [
+            _with_operands(detail, shape, (x, y, addends, x_scales, y_scales)) for detail in report.details
+        ]
     return unknown.told(numbered(report, rows, m * n))
+
+
+def _with_operands(detail: Difference, shape: Shape, operands: tuple[Any, ...]) -> Difference:
+    """Return a mismatch of a dot product with its operands: lanes, scales of their blocks, and the addend.
+
+    More than `_LANES` lanes are shortened to the first of which neither factor is zero.
+    """
+    if "index" not in detail.data:
+        return detail
+    (x, y, addend, *scales), row = operands, detail.data["index"]
+    pair = [values_of(side[row], fmt) for side, fmt in zip((x, y), shape.formats, strict=True)]
+    shown = np.arange(x.shape[1])
+    if shown.size > _LANES:
+        shown = np.flatnonzero((pair[0] != 0) & (pair[1] != 0))
+    said = []
+    for lane in shown[:_LANES].tolist():
+        codes = (hex_of(int(side[row, lane]), fmt) for side, fmt in zip((x, y), shape.formats, strict=True))
+        text = f"{' * '.join(codes)} = {float(pair[0][lane])!r} * {float(pair[1][lane])!r}"
+        if shape.how.scale is not None:
+            fmt, block = shape.how.scale
+            text += f", scales {' and '.join(hex_of(int(part[row, lane // block]), fmt) for part in scales)}"
+        said.append((f"lane {lane}", text))
+    if (more := shown.size - _LANES) > 0:
+        said.append(
+            ("", f"and {more} more lane{'s' * (more > 1)} that {'are' if more > 1 else 'is'} not zero")
+        )
+    if addend is not None:
+        code = hex_of(int(addend[row]), shape.addend)
+        value = values_of(addend[row : row + 1], shape.addend)[0]
+        said.append(("addend", f"{code} = {float(value)!r}"))
+    return replace(detail, rows=(*said, *detail.rows))
 
 
 def _layout(
