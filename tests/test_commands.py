@@ -69,7 +69,7 @@ if importlib.util.find_spec("torch") is None:
 
 #: Pages, and how many of their commands are run.
 COMMANDS = {
-    "howto-hardware": 3, "capture": 5, "command-line": 10, "compare": 19, "dot-products": 1,
+    "howto-hardware": 3, "capture": 5, "command-line": 11, "compare": 19, "dot-products": 1,
     "exhaustive": 1, "explorer": 3, "hardware": 4, "identify": 2, "testing-your-format": 9,
 }  # fmt: skip
 

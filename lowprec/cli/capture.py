@@ -12,6 +12,7 @@ import click
 from lowprec.cli.arguments import (
     AGREE,
     DIFFER,
+    FAILED,
     NOTHING,
     deliver,
     product_named,
@@ -104,7 +105,7 @@ def compare_capture(
     """Compare and print all questions of a capture, and return the exit code.
 
     `any_nan`, if it is given, replaces what the capture says itself. The JUnit report has a case for each
-    question with an expectation.
+    question with an expectation. A question that this lowprec does not know all of is named, and not judged.
     """
     from lowprec.verify.capture.reading import read_capture
     from lowprec.verify.compare.report_pages import case_of, junit as as_suites
@@ -120,23 +121,27 @@ def compare_capture(
         try:
             reports[name] = question.compare(limit=limit, why=why and expected, watch=watch, **any_nan)
         except ValueError as error:
-            if expected:
-                raise
-            reports[name] = str(error)  # such as no accumulation that gives this format
+            # Such as an accumulation that only a newer lowprec knows, or none that gives this format.
+            reports[name] = str(error)
     wanted = [report for name, report in reports.items() if held.questions[name].expects is not None]
-    differ = sum(bool(report.mismatches) for report in wanted if not isinstance(report, str))
+    judged = [report for report in wanted if not isinstance(report, str)]
+    differ = sum(bool(report.mismatches) for report in judged)
     if junit is not None:
         cases = [
-            case_of(report, name)
+            (name, "lowprec.compare", (report, "not judged", report), "")
+            if isinstance(report, str)
+            else case_of(report, name)
             for name, report in reports.items()
-            if not isinstance(report, str) and held.questions[name].expects is not None
+            if held.questions[name].expects is not None
         ]
         deliver(as_suites({"lowprec compare": cases}), junit, of=[path])
     if as_json:
         deliver(_json(held, reports) + "\n")
     else:
         _show(held, reports, len(wanted), differ)
-    return NOTHING if not wanted else DIFFER if differ else AGREE
+    if not wanted:
+        return NOTHING
+    return DIFFER if differ else FAILED if len(judged) < len(wanted) else AGREE
 
 
 def _json(held: Capture, reports: dict[str, Comparison | str]) -> str:
@@ -145,6 +150,7 @@ def _json(held: Capture, reports: dict[str, Comparison | str]) -> str:
         report = reports.get(name)
         said = {"name": name, "expects": question.expects, "skipped": question.skipped or None}
         said["report"] = None if report is None or isinstance(report, str) else report.as_dict()
+        said["not_judged"] = report if isinstance(report, str) else None
         questions.append(said)
     about = {"machine": dict(held.machine), "script": dict(held.script)}
     return json.dumps({"schema": "lowprec.compare_capture/1", **about, "questions": questions}, indent=1)
@@ -160,8 +166,12 @@ def _show(held: Capture, reports: dict[str, Comparison | str], wanted: int, diff
 
     names = ("question", "expected", "rows", "differ", "cause")
     table = cards.columns(*names, right=names[2:4], fold=(names[1], names[4]))
+    untold = {name: report for name, report in reports.items() if isinstance(report, str)}
+    untold = {name: why for name, why in untold.items() if _is_unknown(held.questions[name])}
     for name, report in reports.items():
         question = held.questions[name]
+        if name in untold:
+            continue
         if isinstance(report, str) or question.expects is None:
             told = report if isinstance(report, str) else _nearest(report)
             cells, wrong = ["-", f"{len(question.output):,}", "-", told], False
@@ -174,14 +184,21 @@ def _show(held: Capture, reports: dict[str, Comparison | str], wanted: int, diff
     for name, question in held.questions.items():
         if question.skipped:
             skipped.setdefault(question.skipped, []).append(name)
-    lines = [f"skipped ({len(names)}), {why}: {shortened(names)}" for why, names in skipped.items()]
+    lines = [f"not judged: {why}" for why in untold.values()]
+    lines += [f"skipped ({len(names)}), {why}: {shortened(names)}" for why, names in skipped.items()]
     kinds = [held.machine.get(key) for key in ("device", "architecture", "driver")]
     kinds += [f"torch {held.machine.get('torch')}", held.machine.get("cuda") or held.machine.get("hip")]
     about = ", ".join(str(each) for each in kinds if each)
     counts = f"{len(reports)} questions answered, {len(held.questions) - len(reports)} skipped"
+    counts += f", {len(untold)} not judged" if untold else ""
     verdict = f"of {wanted} with an expectation {differ or 'none'} {'differs' if differ == 1 else 'differ'}"
     told_last = [escape(plain(line)) for line in (*lines, f"{counts}; {verdict}")]
     cards.show(Group(escape(plain(about)), "", table, "", *told_last))
+
+
+def _is_unknown(question: CapturedQuestion) -> bool:
+    """Return whether a question could not be compared for a name that is not known here."""
+    return bool(question.unread) or question.expects is not None
 
 
 def _expected(question: CapturedQuestion) -> str:

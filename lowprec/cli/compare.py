@@ -84,7 +84,12 @@ _SHOWN, _REPORTED = 5, 20
     help="Accumulation of dot or matmul, by name or in a .toml file, or a library's call such as "
     "'ada_cublaslt_fp8(fast=false)'. Default: rank all accumulations.",
 )
-@named("--addend", metavar="FILE", help="File of the addend of dot or matmul. Default: no addend.")
+@named(
+    "--addend",
+    metavar="FILE|none",
+    help="File of the addend of dot or matmul. Default: no addend. Of lines of dot, none: a dot unit without "
+    "an addend. Default: one in the format of the sum.",
+)
 @named("--bias", metavar="FILE", help="File of the bias of dot or matmul. Default: no bias.")
 @named(
     "--output-scale",
@@ -278,18 +283,24 @@ def compare(
 
 
 def _lines(words: tuple[str, ...], asked: dict[str, Any], **options: Any) -> Comparison:
-    from lowprec.verify.compare.lines import NoLines, compare_lines
+    from lowprec.verify.compare.line_rows import NoLines
+    from lowprec.verify.compare.lines import compare_lines
 
     path, operation, *names = words
     refuse(
         "is for files of arrays, and lines name the operation, and their formats behind it",
-        *("to", "sources", "operation", "accumulation", "addend", "bias", "output_scale", "block", "scales"),
+        *("to", "sources", "operation", "accumulation", "bias", "output_scale", "block", "scales"),
         *("axis", "tensor_scale", "scale", "random"),
     )
     if asked["flags"]:
         raise click.UsageError(
             f"lines have their flags in them, and --flags takes no file: put it last, not before "
             f"{asked['flags']!r}"
+        )
+    if asked["addend"] is not None and (operation != "dot" or asked["addend"] != "none"):
+        raise click.UsageError(
+            f"--addend of lines is none, of a dot unit without one, not {asked['addend']!r} of {operation}; "
+            f"leave it out"
         )
     if operation in ("dot", "matmul", "block"):
         try:
@@ -321,11 +332,8 @@ def _unit_lines(
 ) -> Comparison:
     """Compare lines of a dot unit or a block converter, as `lowprec vectors` names what it does."""
     from lowprec.spec.block import BlockFormat
-    from lowprec.verify.compare.lines import (
-        compare_block_lines,
-        compare_decoder_lines,
-        compare_dot_lines,
-    )
+    from lowprec.verify.compare.block_lines import compare_block_lines, compare_decoder_lines
+    from lowprec.verify.compare.lines import compare_dot_lines
 
     if asked["flags"] is not None and operation != "dot":
         raise click.UsageError(f"lines of {operation} have no flags; leave --flags out")
@@ -351,6 +359,7 @@ def _unit_lines(
                 "size": None if operation == "dot" else size_of(asked["size"]),
                 "length": asked["length"],
                 "flags": asked["flags"] is not None,
+                "added": asked["addend"] is None,
             }
             return compare_dot_lines(lines, how, given, **options)
     if len(names) != 2:

@@ -6,6 +6,7 @@ import dataclasses
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast, get_args
 
 import click
 
@@ -19,12 +20,20 @@ from lowprec.cli.arguments import (
     usage_errors,
 )
 from lowprec.cli.options import named, output_option, projection_options, several
+from lowprec.spec.projection import NanPolicy
 
 _formats_option = several(
     "--format",
     "formats",
     of=completing.formats,
     help="The format of an operation's operands and of its result; or one for each, in this order.",
+)
+
+_nan_option = named(
+    "--nan",
+    type=click.Choice([policy for policy in get_args(NanPolicy) if policy != "error"]),
+    help="What NaN becomes in a format without NaN: zero, the largest number or negative zero. Default: such "
+    "results are refused.",
 )
 
 
@@ -55,6 +64,7 @@ def export() -> None:
 @named("--operation", of=completing.operations, help="The operation, such as fma, or convert.")
 @_formats_option
 @projection_options
+@_nan_option
 @output_option
 def as_c(
     accumulation: str | None,
@@ -64,6 +74,7 @@ def as_c(
     formats: tuple[str, ...],
     rounding: str | None,
     saturation: str | None,
+    nan: str | None,
     output: Path | None,
 ) -> None:
     """Write a C99 header that gives the same results, bit for bit.
@@ -85,13 +96,13 @@ def as_c(
             raise click.UsageError(
                 "--operands and --scale are for --accumulation; give an operation its --format"
             )
-        made = _of_operation("c", operation_header, operation, formats, rounding, saturation)
+        made = _of_operation("c", operation_header, operation, formats, rounding, saturation, nan)
         deliver(made, output, of=formats)
         return
     assert accumulation is not None, "one of both is given"
-    if formats or rounding or saturation:
+    if formats or rounding or saturation or nan:
         raise click.UsageError(
-            "--format, --rounding and --saturation are for --operation; an accumulation says its own"
+            "--format, --rounding, --saturation and --nan are for --operation; an accumulation says its own"
         )
     with usage_errors():
         content = _of_product(accumulation, operands, scale)
@@ -128,12 +139,14 @@ def _of_product(name: str, operands: tuple[str, str] | None, scale: tuple[str, i
 @named("--operation", of=completing.operations, required=True, help="The operation, such as fma, or convert.")
 @_formats_option
 @projection_options
+@_nan_option
 @output_option
 def as_smt(
     operation: str,
     formats: tuple[str, ...],
     rounding: str | None,
     saturation: str | None,
+    nan: str | None,
     output: Path | None,
 ) -> None:
     """Write an operation as two functions of SMT-LIB, of its code and of its flags.
@@ -143,7 +156,7 @@ def as_smt(
     """
     from lowprec.export.smt import operation_functions
 
-    made = _of_operation("smt", operation_functions, operation, formats, rounding, saturation)
+    made = _of_operation("smt", operation_functions, operation, formats, rounding, saturation, nan)
     deliver(made, output, of=formats)
 
 
@@ -154,6 +167,7 @@ def _of_operation(
     names: tuple[str, ...],
     rounding: str | None,
     saturation: str | None,
+    nan: str | None,
 ) -> str:
     """Return what is written of an operation in these formats; one stands for all."""
     from lowprec.export.tabulate import provenance
@@ -166,6 +180,13 @@ def _of_operation(
     words = [f"lowprec export {language} --operation {operation}", *(f"--format {name}" for name in names)]
     words += [f"--rounding {rounding}"] * (rounding is not None)
     words += [f"--saturation {saturation}"] * (saturation is not None)
+    words += [f"--nan {nan}"] * (nan is not None)
+    if nan is not None and target.nan_code is not None:
+        raise click.UsageError(
+            f"--nan says what NaN becomes in a format without NaN, and {target.name!r} has one; leave it out"
+        )
     with usage_errors():
         projection = project(rounding, saturation, stochastic=True)
+        if nan is not None:
+            projection = dataclasses.replace(projection, nan=cast(NanPolicy, nan))
         return write(operation, sources, target, projection, provenance(" ".join(words)))

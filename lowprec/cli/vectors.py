@@ -77,6 +77,12 @@ _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, 
     "--length", type=int, metavar="K", help="Products of a dot product. Default: what one step or chunk sums."
 )
 @named("--size", metavar="M,N,K", help="Rows of x, columns of y and products of matmul.")
+@named(
+    "--addend",
+    metavar="none",
+    type=click.Choice(["none"]),
+    help="none: a dot unit without an addend. Default: one in the format of the sum.",
+)
 @count(
     "--samples",
     default=1024,
@@ -155,7 +161,7 @@ def vectors(
 _PLAIN = ("rounding", "saturation", "subnormals")
 #: Options, with their defaults, that a command line repeats in the headers of files; the last ones if given.
 _REPEATED = ("rounding", "saturation", "samples", "seed")
-_IF_GIVEN = ("subnormals", "profile", "rule", "length", "size")
+_IF_GIVEN = ("subnormals", "profile", "rule", "length", "size", "addend")
 
 
 def _command(operation: str, formats: tuple[str, ...], asked: dict[str, Any], names: tuple[str, ...]) -> str:
@@ -186,7 +192,7 @@ def _projection(target: Format, asked: dict[str, Any]) -> Projection:
 def _elements(operation: str, formats: tuple[str, ...], asked: dict[str, Any]) -> Suite:
     from lowprec.export.vectors import suite
 
-    _refuse(operation, "rule", "length", "size", "packed")
+    _refuse(operation, "rule", "length", "size", "addend", "packed")
     name = "convert" if operation == "cast" else operation
     chosen = operation_formats(name, formats)
     how = _projection(chosen[-1], asked)
@@ -219,7 +225,7 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
         )
     if operation == "block":
         _count(operation, names, 2)
-        _refuse(operation, "length", "size")
+        _refuse(operation, "length", "size", "addend")
         return _block(names, asked, options)
     _refuse(operation, *_PLAIN, "profile", "rule")
     how = accumulation_named(names[0])
@@ -230,8 +236,9 @@ def _unit(operation: str, names: tuple[str, ...], asked: dict[str, Any]) -> Unit
     options |= {"formats": pair or None, "command": _command(operation, names, asked, _REPEATED[2:])}
     if operation == "dot":
         _refuse(operation, "size")
-        return unit_vectors.dot_suite(how, length=asked["length"], flags=asked["flags"], **options)
-    _refuse(operation, "length")
+        options |= {"flags": asked["flags"], "added": asked["addend"] is None}
+        return unit_vectors.dot_suite(how, length=asked["length"], **options)
+    _refuse(operation, "length", "addend")
     return unit_vectors.matmul_suite(how, size_of(asked["size"]), **options)
 
 

@@ -84,6 +84,7 @@ def dot_suite(
     samples: int = 1024,
     seed: int = 0,
     flags: bool = False,
+    added: bool = True,
     command: str = "",
 ) -> UnitSuite:
     """Return vectors of a dot unit: x, y and the addend, scales where it takes them, and the result.
@@ -104,6 +105,8 @@ def dot_suite(
         Aimed cases; special codes in every lane, and as many random codes as one recipe has, come on top.
     flags : bool
         Whether the flags that each case raises are a column, of sums made of IEEE 754 operations.
+    added : bool
+        Whether the unit takes an addend.
     command : str
         For the header.
 
@@ -111,7 +114,7 @@ def dot_suite(
     ------
     ValueError
         Formats or a length that the accumulation does not take; stochastic sums of operands in blocks; flags
-        of sums that no standard says any of.
+        of sums that no standard says any of; flags, stochastic sums and a plan without an addend.
 
     Notes
     -----
@@ -122,12 +125,18 @@ def dot_suite(
     shape = shape_of(how, formats, length)
     if flags:
         check_flags(how)
+    if not added and (flags or how.rounds_randomly):
+        what = "flags" if flags else "random integers"
+        raise ValueError(f"{what} of dot products are of units with an addend; leave --addend none out")
     if how.rounds_randomly:
         return _drawn_suite(shape, samples, seed, command)
     cases = dots(shape, samples, seed)
-    results = answers(shape, cases)
+    results = answers(shape, cases, added=added)
     columns = _columns(shape, cases.x, cases.y, cases.scales, cases.addend, results)
-    words = [_words("dot", shape, f"K = {shape.lanes}")]
+    words = [_words("dot", shape, f"K = {shape.lanes}", added)]
+    if not added:
+        columns = tuple(column for column in columns if column.name != "addend")
+        return UnitSuite(unit_file(columns, words, command, _facts("dot", shape, added)), _no_plan)
     if flags:
         all_formats = *shape.formats, shape.addend
         x, y, addend = (
@@ -140,6 +149,10 @@ def dot_suite(
         words.append("flags of all steps: 1 inexact, 2 underflow, 4 overflow, 8 division by zero, 10 invalid")
     file = unit_file(columns, words, command, _facts("dot", shape))
     return UnitSuite(file, lambda: plan_of_dots(shape, cases, results))
+
+
+def _no_plan() -> Plan:
+    raise ValueError("the verification plan is that of a unit with an addend; leave --addend none out")
 
 
 def _drawn_suite(shape: Shape, samples: int, seed: int, command: str) -> UnitSuite:
@@ -192,18 +205,18 @@ def _columns(
     return tuple(made)
 
 
-def _words(verb: str, shape: Shape, size: str) -> str:
+def _words(verb: str, shape: Shape, size: str, added: bool = True) -> str:
     x, y = (fmt.name for fmt in shape.formats)
     scales = (
         "" if shape.how.scale is None else f", a scale in {shape.how.scale[0].name} for {shape.how.scale[1]}"
     )
     name = shape.how.name or "an accumulation"
-    to = f"addend {shape.addend.name}, to {shape.how.output[0].name}"
+    to = f"{f'addend {shape.addend.name}' if added else 'no addend'}, to {shape.how.output[0].name}"
     return f"{verb} {x} {y}{scales}, {to}, {size}, by {name}"
 
 
-def _facts(verb: str, shape: Shape) -> dict[str, Any]:
-    formats = [*shape.formats, shape.addend, shape.how.output[0]]
+def _facts(verb: str, shape: Shape, added: bool = True) -> dict[str, Any]:
+    formats = [*shape.formats, *[shape.addend] * added, shape.how.output[0]]
     return {"operation": verb, "formats": [fmt.name for fmt in formats], "accumulation": shape.how.name}
 
 

@@ -9,7 +9,7 @@ import pytest
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.block_vectors import block_suite
-from lowprec.verify.compare.lines import compare_block_lines
+from lowprec.verify.compare.block_lines import compare_block_lines
 from tests.programs import need, run, succeed
 
 pytestmark = pytest.mark.apart

@@ -13,7 +13,7 @@ from lowprec.cli.main import main
 from lowprec.oracle.convert import decode
 from lowprec.spec import catalog
 from lowprec.spec.accumulations import ACCUMULATIONS
-from lowprec.verify.compare.lines import compare_block_lines
+from lowprec.verify.compare.block_lines import compare_block_lines
 from lowprec.verify.inputs.block_cases import block_cases, source_values
 from lowprec.verify.inputs.borders import beside_borders
 from lowprec.verify.inputs.dot_shape import shape_of

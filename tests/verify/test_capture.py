@@ -14,6 +14,7 @@ import io
 import json
 import os
 import pathlib
+import queue
 import re
 import shlex
 import signal
@@ -287,14 +288,17 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     assert out.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("out", ["", "none/x.npz", "file/x.npz", "read-only/x.npz", "n" * 300 + ".npz"])
+@pytest.mark.parametrize(
+    "out", ["", "x.txt", "none/x.npz", "file/x.npz", "read-only/x.npz", "n" * 300 + ".npz"]
+)
 def test_where_no_file_can_be_made_nothing_is_asked(tmp_path, monkeypatch, out):
     """All questions were asked, and the answers lost."""
     (tmp_path / "file").touch()
     (tmp_path / "read-only").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: not path.endswith("read-only"))  # root may all
     monkeypatch.setattr(sys, "argv", ["capture.py", "--out", out and str(tmp_path / out)])
-    with pytest.raises(SystemExit, match="cannot be written"):
+    ending = "cannot be written: `lowprec compare` knows captures by the ending .npz"
+    with pytest.raises(SystemExit, match="cannot be written" if out.endswith(".npz") else ending):
         asking.main()
 
 
@@ -537,6 +541,32 @@ def test_what_was_answered_is_in_the_file_before_the_end(tmp_path, broken):
     assert capture["cast_e4m3fnuz_binary32"].skipped == "it was not asked yet"
 
 
+@pytest.mark.parametrize("part", [b'[{"why"', b'[{"why": ""}, 200]\n', b'[{"why": ""}, 200]\n\x93NUMPY'])
+def test_a_process_that_dies_within_an_answer_costs_that_answer(part):
+    """The first process ended with a traceback of np.load, and took part of an answer for all of it."""
+    child = asking.Child("cpu", 10)
+    command = f"import os; os.write(1, {part!r}); os.abort()"
+    with subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE) as process:
+        child.process, child.heard = process, queue.Queue()
+        child.listen(process.stdout, child.heard)
+        with pytest.raises(script.Missing, match=f"the process died: signal {signal.SIGABRT.value}"):
+            child.hear(10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_while_torch_starts_says_so_in_a_line(tmp_path, broken, number):
+    """It printed a traceback."""
+    starts = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(60)"
+    (tmp_path / "torch.py").write_text(starts)
+    run = broken()
+    while not (tmp_path / "started").exists():
+        assert run.poll() is None
+    run.send_signal(number)
+    _, said = run.communicate(timeout=100)
+    assert (run.returncode, said) == (130, "interrupted while torch started: nothing was asked or written\n")
+    assert not (tmp_path / "capture.npz").exists()
+
+
 def test_a_torch_that_cannot_be_imported_is_told_so(tmp_path, broken):
     """With its own words."""
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.11 is missing')")
@@ -605,6 +635,93 @@ def test_any_nan_will_do_where_the_capture_says_so():
     exact = lp.read_capture(question.split(":")[0])["cast_binary32_bfloat16"].compare(any_nan=False)
     assert exact.mismatches > 0
     assert {got for _, got in exact.tally.classes} == {"NaN"}
+
+
+def skipped_for(path, reason):
+    """A capture whose questions are all skipped for this reason."""
+
+    def edit(said):
+        for question in said["questions"]:
+            question.pop("output", None)
+            question["skipped"] = reason
+        return said
+
+    return changed(path, edit)
+
+
+@pytest.mark.parametrize("reason", ["", " ", None])
+def test_a_question_that_is_skipped_without_a_reason_is_told_so(tmp_path, monkeypatch, reason):
+    """It ended with a traceback, KeyError: 'x', or gave the reason None."""
+    path = skipped_for(captured(tmp_path, monkeypatch), reason)
+    told = lowprec("compare", path)
+    assert told.exit_code == 3, told.output
+    assert "skipped (3), no reason is given: " in told.output
+    one = lowprec("compare", f"{path}:{MMA}")
+    assert f"{MMA} was skipped on that machine: no reason is given; there is no answer" in one.output
+
+
+def test_a_capture_without_questions_says_so(tmp_path, monkeypatch):
+    """It said "it has " and nothing behind it."""
+    path = changed(captured(tmp_path, monkeypatch), lambda said: said | {"questions": []})
+    assert "the capture has no question 'a'; it has no questions" in lowprec("compare", f"{path}:a").output
+    assert "name a question as " in (told := lowprec("compare", f"{path}:").output)
+    assert "it has no questions" in told
+
+
+@pytest.mark.parametrize(
+    ("number", "fields", "why"),
+    [
+        (2, {"expects": {"accumulation": "fp8_future"}}, "unknown accumulation 'fp8_future'"),
+        (0, {"expects": {"profile": "future"}}, "unknown profile 'future'"),
+        (0, {"expects": {"projection": {"rounding": "nearest_maybe"}}}, "'nearest_maybe'"),
+        (0, {"to": "e9m9"}, "unknown format 'e9m9'"),
+        (2, {"expects": {"accumulation": "fp32_fma", "output": "e9m9"}}, "unknown format 'e9m9'"),
+        (0, {"expects": {"results": "e9m9"}}, "unknown format 'e9m9'"),
+    ],
+)
+def test_a_name_that_is_not_known_leaves_the_other_questions_judged(
+    tmp_path, monkeypatch, number, fields, why
+):
+    """A capture of a newer lowprec was refused as a whole, without the question or a way out."""
+
+    def edit(said):
+        said["questions"][number].update(fields)
+        return said
+
+    path = changed(captured(tmp_path, monkeypatch), edit)
+    name = (CVT, RS, MMA)[number]
+    told = lowprec("compare", path)
+    assert told.exit_code == 2
+    words = " ".join(told.output.split())
+    assert f"not judged: {path}:{name} " in words
+    assert why in words
+    assert "2 questions answered, 1 skipped, 1 not judged; of 2 with an expectation none differ" in words
+    said = json.loads(lowprec("compare", path, "--json").output)["questions"]
+    assert [each["name"] for each in said if each["not_judged"]] == [name]
+    assert sum(each["report"] is not None for each in said) == 1
+    one = lowprec("compare", f"{path}:{name}")
+    assert one.exit_code == 2
+    assert "what this lowprec does not know: " in one.output
+    lowprec("compare", path, "--junit", tmp_path / "report.xml")
+    assert 'failures="1"' in (tmp_path / "report.xml").read_text()
+    if "accumulation" in why:
+        other = lowprec("compare", f"{path}:{name}", "--accumulation", "ada_mma_binary16_binary32")
+        assert (other.exit_code, other.output) == (0, "64 results agree\n")
+
+
+@pytest.mark.parametrize("words", [[], ["--ulps", "0"]])
+def test_another_accumulation_replaces_the_budget_that_was_expected(words):
+    """It was refused for ulps='auto', which nobody gave."""
+    question = f"{ROOT / 'docs' / 'examples' / 'capture.npz'}:matmul_binary32"
+    told = lowprec("compare", question, "--accumulation", "exact", "--no-why", *words)
+    assert told.exit_code == 1, told.output
+    assert " of 64 results differ " in told.output
+
+
+def test_no_budget_holds_results_against_one_order_of_summation():
+    """--ulps 0 replaces the budget of any order that a capture expects."""
+    question = f"{ROOT / 'docs' / 'examples' / 'capture.npz'}:matmul_binary32"
+    assert lowprec("compare", question, "--ulps", "0").output == "64 results agree\n"
 
 
 def test_nothing_expected_is_nothing_compared(tmp_path, monkeypatch):
@@ -695,7 +812,9 @@ def test_files_that_are_no_whole_captures_are_refused(tmp_path, monkeypatch):
             ),
         ),
     )
-    refused(f"question '{MMA}' of capture.json has unknown format 'e9m9'", asked(to="e9m9"))
+    for name in ([], None):
+        why = f"a format must be a Format, a name or a dtype, not {name!r}"
+        refused(f"question '{MMA}' of capture.json has {why}{again}", asked(to=name))
     refused(
         f"question '{MMA}' of capture.json has the output of uint32 and shape (64,), which do not fit{again}",
         asked(to="binary16"),

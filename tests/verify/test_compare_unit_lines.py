@@ -13,11 +13,8 @@ import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.block_vectors import block_suite, decoder_suite
 from lowprec.export.unit_vectors import dot_suite, matmul_suite
-from lowprec.verify.compare.lines import (
-    compare_block_lines,
-    compare_decoder_lines,
-    compare_dot_lines,
-)
+from lowprec.verify.compare.block_lines import compare_block_lines, compare_decoder_lines
+from lowprec.verify.compare.lines import compare_dot_lines
 from lowprec.verify.dumps.files import DumpError
 from lowprec.verify.reference.dots import drawn_codes, roundings
 
@@ -25,6 +22,10 @@ pytestmark = pytest.mark.apart
 
 UNIT = lp.accumulations["ada_mma_e4m3fn_binary32"]
 HALF = (lp.format("binary16"),) * 2
+
+
+def run(words, text=None):
+    return CliRunner().invoke(main, words.split(), input=text)
 
 
 def lines_of(made, *, packed=False):
@@ -119,9 +120,6 @@ def test_the_command_reads_them(tmp_path, monkeypatch):
     """What one command writes, the other judges."""
     monkeypatch.chdir(tmp_path)
 
-    def run(words, text=None):
-        return CliRunner().invoke(main, words.split(), input=text)
-
     vectors = run("vectors dot fp32_fma binary16 bfloat16 --samples 64")
     judged = run("compare - dot fp32_fma binary16 bfloat16", vectors.output)
     assert judged.exit_code == 0, judged.output
@@ -132,6 +130,117 @@ def test_the_command_reads_them(tmp_path, monkeypatch):
     assert run("compare - block binary32 mxfp4 --rule even", vectors.output).exit_code == 1
     assert "which says how sums are rounded" in run("compare - dot fp32_fma --rounding to_odd", "").output
     assert "lines of block take FORMAT BLOCK_FORMAT" in run("compare - block mxfp4", "").output
+
+
+@pytest.mark.parametrize("packed", ["", " --packed"])
+@pytest.mark.parametrize("rounding", ["stochastic(4)", "stochastic(16,B)"])
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4"])
+def test_stochastic_blocks_are_held_against_the_integers_of_their_lines(fmt, rounding, packed):
+    """The integers that vectors have were refused: a line had too many words."""
+    words = f"block binary32 {fmt} --rounding {rounding}"
+    lines = run(f"vectors {words} --samples 16{packed}").output
+    told = run(f"compare - {words}", lines)
+    assert told.exit_code == 0, told.output
+    assert told.output.endswith(" results agree\n")
+
+
+def test_random_integers_of_blocks_that_are_not_read_are_found():
+    """A converter that rounds to nearest, one that has a stuck bit, and blocks that lines do not describe."""
+    words, size = "block binary32 mxfp4 --rounding stochastic(4)", 32
+    lines = run(f"vectors {words} --samples 64").output
+    nearest = run("vectors block binary32 mxfp4 --samples 64").output
+    results = iter([line for line in nearest.splitlines() if line[0] != "#"])
+    cases = [line.split() for line in lines.splitlines() if line[0] != "#"]
+    rounded = "\n".join(" ".join([*case[: 2 * size], *next(results).split()[size:]]) for case in cases)
+    told = run(f"compare - {words}", rounded)
+    assert told.exit_code == 1
+    assert "explained by elements: ties to even: " in told.output
+    inverted = "\n".join(
+        " ".join(
+            [*case[:size], *(f"{int(word, 16) ^ 15:x}" for word in case[size : 2 * size]), *case[2 * size :]]
+        )
+        for case in cases
+    )
+    told = run(f"compare - {words}", inverted)
+    assert told.exit_code == 1, told.output
+    assert "random integers with all bits inverted" in told.output
+    assert "left out, please report it" not in told.output
+    shared = "block binary32 mxfp8_e4m3 --rounding stochastic(16,ptx_rs)"
+    assert "rounds scales stochastically, or several elements by one word" in " ".join(
+        run(f"compare - {shared}", lines).output.split()
+    )
+
+
+@pytest.mark.parametrize("packed", ["", " --packed"])
+@pytest.mark.parametrize("unit", ["ada_mma_e4m3fn_binary32", "fp32_pairwise binary16 binary16"])
+def test_units_without_an_addend_have_lines_without_one(unit, packed):
+    """A line without an addend had no form; sums in pairs that are -0 have no +0 to be added to."""
+    lines = run(f"vectors dot {unit} --addend none --samples 64{packed}").output
+    assert f"dot {unit.split()[0]}" in lines.splitlines()[0]
+    assert "--addend none" in lines.splitlines()[0]
+    assert ", no addend, to binary32, " in lines.splitlines()[1]
+    assert ": x0 to x" in lines.splitlines()[2]
+    assert "addend" not in lines.splitlines()[2]
+    told = run(f"compare - dot {unit} --addend none", lines)
+    assert (told.exit_code, told.output.endswith(" results agree\n")) == (0, True), told.output
+    refused = run(f"compare - dot {unit}", lines)
+    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "vectors dot fp32_fma e5m2 e5m2 --addend none --flags",
+            "flags of dot products are of units with an",
+        ),
+        ("vectors dot fp32_fma e5m2 e5m2 --addend none --coverage", "plan is that of a unit with an addend"),
+        ("vectors add e5m2 e5m2 e5m2 --addend none", "--addend says nothing about add"),
+        (
+            "vectors matmul fp32_fma e5m2 e5m2 --size 2,2,4 --addend none",
+            "--addend says nothing about matmul",
+        ),
+        ("vectors block bfloat16 mxfp4 --addend none", "--addend says nothing about block"),
+        ("compare - dot fp32_fma e5m2 e5m2 --addend x.npy", "--addend of lines is none, of a dot unit"),
+        ("compare - add e5m2 e5m2 e5m2 --addend none", "of a dot unit without one, not 'none' of add"),
+        ("compare - dot fp32_fma e5m2 e5m2 --addend none --flags", "flags of dot products are of units with"),
+    ],
+)
+def test_no_addend_is_refused_where_it_says_nothing(words, message):
+    """In a line, exit code 2."""
+    told = run(words, "3c 3c 3f800000 00\n")
+    assert told.exit_code == 2
+    assert message in " ".join(told.output.split())
+
+
+@pytest.mark.parametrize(
+    ("unit", "case", "rows"),
+    [
+        (
+            "fp32_fma e4m3fn e4m3fn",
+            "38 00 b8 80 3f800000 40000000",
+            ["lane 0 38 * b8 = 1.0 * -1.0", "lane 1 00 * 80 = 0.0 * -0.0", "addend 3f800000 = 1.0"],
+        ),
+        (
+            "fp32_fma e4m3fn e4m3fn",
+            " ".join(["38"] * 10 + ["00", "40"] + ["7f"] * 12 + ["00000000", "40000000"]),
+            [f"lane {n} 38 * 7f = 1.0 * nan" for n in range(8)]
+            + ["and 3 more lanes that are not zero", "addend 00000000 = 0.0"],
+        ),
+        (
+            "rtx_blackwell_mma_e4m3fn_binary32_e8m0fnu_1",
+            " ".join(["00"] * 31 + ["38", "7e"] + ["38"] * 32 + ["80", "00000000", "40000000"]),
+            ["lane 31 38 * 38 = 1.0 * 1.0, scales 7e and 80", "addend 00000000 = 0.0"],
+        ),
+        ("fp32_fma e4m3fn e4m3fn --addend none", "38 38 40000000", ["lane 0 38 * 38 = 1.0 * 1.0"]),
+    ],
+)
+def test_a_mismatch_of_a_dot_product_shows_its_operands(unit, case, rows):
+    """Only the number of the line was told."""
+    told = run(f"compare - dot {unit} --no-why", case + "\n").output.splitlines()
+    first = told.index("line 1 (0,):") + 1
+    last = next(place for place, line in enumerate(told) if line.lstrip().startswith("exact "))
+    assert [" ".join(line.split()) for line in told[first:last]] == rows
 
 
 DRAWN = lp.Accumulation(

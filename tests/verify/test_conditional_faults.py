@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.export.block_vectors import block_suite
-from lowprec.verify.compare.lines import compare_block_lines
+from lowprec.verify.compare.block_lines import compare_block_lines
 from lowprec.verify.compare.rules import learn
 from lowprec.verify.questions.features import Feature
 

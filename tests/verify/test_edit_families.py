@@ -10,7 +10,7 @@ import lowprec as lp
 from lowprec.export.block_vectors import decoder_suite
 from lowprec.export.vectors import suite
 from lowprec.spec import catalog
-from lowprec.verify.compare.lines import compare_decoder_lines
+from lowprec.verify.compare.block_lines import compare_decoder_lines
 
 pytestmark = pytest.mark.apart
 

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 import lowprec as lp
 from lowprec.cli.main import main
 from lowprec.spec.catalog import BINARY32
-from lowprec.verify.compare.lines import compare_block_lines, compare_dot_lines
+from lowprec.verify.compare.block_lines import compare_block_lines
+from lowprec.verify.compare.lines import compare_dot_lines
 from lowprec.verify.inputs.dot_shape import shape_of
 from tests.verify.test_conditional_faults import ADA, explained, factors, values
 

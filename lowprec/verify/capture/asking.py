@@ -110,10 +110,15 @@ class Child:
 
     @staticmethod
     def listen(pipe: Any, heard: Any) -> None:
-        """Pass on what it answers, and None at its end."""
+        """Pass on its whole answers, and None at its end, which may be in the middle of an answer."""
         for line in pipe:
+            if not line.endswith(b"\n"):
+                break
             said, size = json.loads(line)
-            heard.put((said, pipe.read(size)))
+            body = pipe.read(size)
+            if len(body) < size:
+                break
+            heard.put((said, body))
         heard.put(None)
 
     def hear(self, limit: float) -> Any:
@@ -171,7 +176,7 @@ def capture(path: str, facts: Any, words: set[str], arrays: dict[str, Any], ask:
         for number, said in enumerate(asked):
             out, why = ask(number)
             if out is None:
-                said["skipped"] = " ".join(why.split())[:500]
+                said["skipped"] = " ".join(why.split())[:500] or "there was no reason given"
                 tell(f"skipped  {said['name']}: {said['skipped']}")
             else:
                 del said["skipped"]
@@ -235,6 +240,9 @@ def main() -> None:
             said = child.start()
         except Missing as error:
             raise SystemExit(f"torch does not start here, see above: {error}") from None
+        except KeyboardInterrupt:
+            print("interrupted while torch started: nothing was asked or written", file=sys.stderr)
+            raise SystemExit(130) from None
         code = capture(options.out, said["facts"], set(said["words"]), arrays, child.ask)
     finally:
         child.stop()

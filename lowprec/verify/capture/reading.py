@@ -25,7 +25,9 @@ from lowprec.spec import catalog
 from lowprec.spec.accumulations import accumulation
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Format
+from lowprec.spec.library_calls import library_call
 from lowprec.spec.naming import close_names
+from lowprec.spec.profiles import profile
 from lowprec.spec.projection import Projection
 from lowprec.verify.capture.script import MANIFEST, SCHEMA, digest
 from lowprec.verify.codes.display import hex_of, quoted
@@ -78,6 +80,8 @@ class CapturedQuestion:
         What the script expected of this machine: `profile`, `projection` or `accumulation`, and more.
     skipped : str
         Why the machine was not asked; empty if it was.
+    unread : str
+        The format that this lowprec does not know, so that the arrays cannot be read; empty if it knows all.
     """
 
     name: str
@@ -88,6 +92,7 @@ class CapturedQuestion:
     output: Array
     expects: Mapping[str, Any] | None
     skipped: str = ""
+    unread: str = ""
 
     def compare(self, **options: Any) -> Comparison:
         """Compare the answers with what is expected, or with what `options` of `lowprec.compare` say.
@@ -95,13 +100,26 @@ class CapturedQuestion:
         Without an expectation, conversions are compared with plain rounding to nearest, and the accumulations
         of dot products are ranked.
 
-        Raises ValueError: a question that was skipped.
+        An accumulation in `options` replaces the expected budget too; `ulps=0` allows no difference.
+
+        Raises ValueError: a question that was skipped, or of which this lowprec does not know a name.
         """
         if self.skipped:
             raise DumpError(f"{self.name} was skipped on that machine: {self.skipped}; there is no answer")
+        self._check_read()
         said = dict(self.expects or {})
         if {"rounding", "saturation", "projection", "profile"} & {*options}:
             said = {key: value for key, value in said.items() if key not in ("profile", "projection")}
+        if options.get("accumulation") is not None:  # a budget is for the accumulation that it came with
+            said = {key: said[key] for key in said if key not in ("accumulation", "output", "ulps")}
+        if why := _unknown(said):
+            instead = "accumulation" if self.operation == "dot" else "profile"
+            raise DumpError(
+                f"{self.file}:{self.name} expects what this lowprec does not know: {why}. Read it with a "
+                f"newer lowprec, or name another {instead} for this question"
+            )
+        if type(options.get("ulps")) is int and options["ulps"] == 0:
+            options["ulps"] = None
         asked: dict[str, Any] = {"operation": self.operation, "any_nan": said.get("nan") == "any"}
         *sources, target = self.formats
         if self.operation == "convert":
@@ -124,11 +142,12 @@ class CapturedQuestion:
     def rows(self) -> tuple[Ports, list[str]]:
         """Return the dot products as `lowprec.identify` takes them: the ports, and lines for its `rows`.
 
-        Raises ValueError: a conversion, or a question that was skipped.
+        Raises ValueError: a conversion, or a question that was skipped, or of a format that is not known.
         """
         if self.skipped or self.operation != "dot":
             why = f"was skipped: {self.skipped}" if self.skipped else "is a conversion, not a dot product"
             raise DumpError(f"{self.name} {why}; there is no accumulation to identify")
+        self._check_read()
         x, y, target = self.formats
         columns = [(self.operands["x"], x), (self.operands["y"], y)]
         if "addend" in self.operands:
@@ -139,6 +158,13 @@ class CapturedQuestion:
             " ".join(hex_of(int(code), fmt) for part, fmt in columns for code in part[row])
             for row in range(len(self.output))
         ]
+
+    def _check_read(self) -> None:
+        if self.unread:
+            raise DumpError(
+                f"{self.file}:{self.name} has what this lowprec does not know: {self.unread}. Read it with a "
+                f"newer lowprec"
+            )
 
     def _held(self, name: str, fmt: Format | None = None) -> Held:
         """Return an array of operands: codes, or the values of a format's codes."""
@@ -183,12 +209,12 @@ class Capture:
 
 
 def shortened(names: Iterable[str]) -> str:
-    """Return the first of some names, and how many more there are.
+    """Return the first of some names, and how many more there are; "no questions" if there are none.
 
     >>> shortened("abcdef")
     'a, b, c, d and 2 more'
     """
-    held = list(names)
+    held = list(names) or ["no questions"]
     return ", ".join(held[:4]) + (f" and {len(held) - 4} more" if len(held) > 4 else "")
 
 
@@ -340,10 +366,10 @@ def _question(
     name, operation, expects = said["name"], said["operation"], said["expects"]
     if not re.fullmatch(r"\w+", name, re.ASCII):
         raise ValueError("a name that is no word")
-    formats = tuple(catalog.format(each) for each in (*said["from"], said["to"]))
+    spelled = [*said["from"], said["to"]]
     wanted = {"convert": 2, "dot": 3}
-    if operation not in wanted or len(formats) != wanted[operation]:
-        raise ValueError(f"the operation {quoted(operation)} with {len(formats)} formats, which is not read")
+    if operation not in wanted or len(spelled) != wanted[operation]:
+        raise ValueError(f"the operation {quoted(operation)} with {len(spelled)} formats, which is not read")
     if expects is not None and not isinstance(expects, dict):
         raise ValueError(f"an expectation that is no object, but {quoted(expects)}")
     for field, value in (expects or {}).items():
@@ -356,10 +382,13 @@ def _question(
             raise ValueError(f"an expectation {quoted(field)}, which a {operation} is not held against")
     if expects and "output" in expects and "accumulation" not in expects:
         raise ValueError("an expectation 'output' without the 'accumulation' before it")
-    if "output" not in said:
-        return CapturedQuestion(
-            name, file, operation, formats, {}, np.empty(0, np.uint8), expects, str(said["skipped"])
-        )
+    unread, empty = _unknown_format([*spelled, *_results(expects)]), np.empty(0, np.uint8)
+    if "output" not in said or unread:
+        why = "" if "output" in said else said["skipped"]
+        why = why if "output" in said or (isinstance(why, str) and why.strip()) else "no reason is given"
+        formats = () if unread else tuple(map(catalog.format, spelled))
+        return CapturedQuestion(name, file, operation, formats, {}, empty, expects, why, unread)
+    formats = tuple(map(catalog.format, spelled))
     names = {**said["operands"], "output": said["output"]}
     for operand, array in names.items():
         if array not in arrays:
@@ -373,6 +402,34 @@ def _question(
             raise ValueError(f"the {operand} with {largest:#x}, no {fmt.width}-bit code of {fmt.name!r}")
     output = held.pop("output")
     return CapturedQuestion(name, file, operation, formats, held, output, expects)
+
+
+def _results(expects: dict[str, Any] | None) -> list[str]:
+    """Return the format in which results are stored, if the expectation says one."""
+    return [expects["results"]] if expects and "results" in expects else []
+
+
+def _unknown_format(names: list[Any]) -> str:
+    """Return the error of the first of these formats that is not known, or ""."""
+    try:
+        for name in names:
+            catalog.format(name)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _unknown(expects: dict[str, Any]) -> str:
+    """Return the error of the first name of an expectation that is not known, or ""."""
+    try:
+        if "profile" in expects:
+            profile(expects["profile"])
+        if "accumulation" in expects and library_call(expects["accumulation"]) is None:
+            accumulation(expects["accumulation"])
+        Projection(**expects.get("projection", {}))
+    except ValueError as error:
+        return str(error)
+    return _unknown_format([expects["output"]] if "output" in expects else [])
 
 
 def _fitting(

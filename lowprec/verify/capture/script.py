@@ -299,9 +299,14 @@ def digest(array: Any) -> str:
 
 
 def check_place(path: str) -> None:
-    """Refuse to write over a link, a folder, a pipe or a device, or where no file can be made."""
+    """Refuse a name without .npz, a link, a folder, a pipe or a device, or where no file can be made."""
+    if not path.endswith(".npz"):
+        raise SystemExit(
+            f"{path!r} cannot be written: `lowprec compare` knows captures by the ending .npz; "
+            f"name another --out"
+        )
     folder = os.path.dirname(os.path.abspath(path))
-    if not path or not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         raise SystemExit(
             f"{path!r} cannot be written: {folder!r} is no folder, or not for you; name another --out"
         )

@@ -8,70 +8,51 @@ another width than the first, is refused by its number.
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.spec.accumulation import Accumulation
-from lowprec.spec.block import BlockFormat
-from lowprec.spec.catalog import BINARY32
-from lowprec.spec.format import Format, Sign
+from lowprec.spec.format import Format
 from lowprec.spec.layouts import lanes
 from lowprec.spec.projection import DEFAULT, Projection
-from lowprec.verify.codes.display import quoted
+from lowprec.verify.codes.display import hex_of, quoted
 from lowprec.verify.compare.compare import compare, drawn_integers
 from lowprec.verify.compare.judging import Watch, judge, judge_flags
+from lowprec.verify.compare.line_rows import (
+    MARKS,
+    Row,
+    Unknown,
+    code_in,
+    columns_of,
+    flags_in,
+    integer,
+    line_flags,
+    numbered,
+    refuse_row,
+    rows_of,
+    some_rows,
+    unknown_lanes,
+    word_format,
+)
 from lowprec.verify.compare.report import Comparison
-from lowprec.verify.dumps.files import DumpError, Held, Spool
-from lowprec.verify.inputs.block_cases import source_values
+from lowprec.verify.difference import Difference
+from lowprec.verify.dumps.files import DumpError, Spool
 from lowprec.verify.inputs.dot_shape import Shape, shape_of, values_of
 from lowprec.verify.inputs.operands import random_width
-from lowprec.verify.questions.blocks.decoded import DecodedQuestion
-from lowprec.verify.questions.blocks.tensor_scales import TensorsQuestion
 from lowprec.verify.questions.elements.elements import ElementQuestion
 from lowprec.verify.questions.elements.flags import FlagQuestion, SumFlagQuestion
 from lowprec.verify.questions.question import budget
 from lowprec.verify.reference.dots import check_flags, random_bits_of, roundings
 from lowprec.verify.reference.operations import OPERATIONS, check_operands
 
-__all__ = ["NoLines", "compare_block_lines", "compare_decoder_lines", "compare_dot_lines", "compare_lines"]
+__all__ = ["compare_dot_lines", "compare_lines"]
 
-Row = tuple[int, list[str], str]
-
-
-class NoLines(DumpError):
-    """Lines of a unit that are none: the first one would say how wide they are."""
-
-
-_HEXADECIMAL = re.compile(r"(0[xX])?[0-9a-fA-F]+")
-_HEADER = re.compile(r"(?:#|//) (\d+) cases: ")
-
-
-def _rows(lines: Iterable[str]) -> Iterator[Row]:
-    """Yield the number, the words and the text of each line that is no comment.
-
-    Raises DumpError: fewer lines than the headers of files of vectors say.
-    """
-    wanted = count = last = 0
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words or words[0].startswith(("#", "//")):
-            found = _HEADER.match(line)
-            wanted += int(found[1]) if found else 0
-        else:
-            count, last = count + 1, number
-            yield number, words, line.strip()
-    if count < wanted:
-        raise DumpError(
-            f"the file ends after line {last} with {count:,} cases, and its header says {wanted:,}: it was "
-            f"cut short; leave out the header to compare a part"
-        )
+#: Lanes of a dot product that a report shows of a mismatch.
+_LANES = 8
 
 
 def compare_lines(
@@ -99,7 +80,7 @@ def compare_lines(
         Operands and result, hexadecimal codes apart by blanks; of a stochastic mode the random integer is
         between them, and where lanes share one, a line has those of each operand, the integer, and those of
         the result. Empty lines and lines that begin with # or // are passed over; a line without a result is
-        wrong.
+        wrong, and so is a result with an unknown bit, which simulators print as x, z or u.
     operation, formats, projection
         As for `vectors.suite`.
     flags : bool
@@ -127,6 +108,7 @@ def compare_lines(
     held: list[list[int]] = []
 
     integers: list[int] = []
+    unknown = Unknown()
 
     def keep() -> None:
         if integers:
@@ -138,7 +120,7 @@ def compare_lines(
                 spool.append(column)
             held.clear()
 
-    for number, words, text in _rows(lines):
+    for number, words, text in rows_of(lines):
         if len(words) not in (asked, whole):
             wanted = "a result and flags" if flags else "a result" if group == 1 else f"{group} results"
             wanted = f"a random integer and {wanted}" if drawn else wanted
@@ -146,12 +128,17 @@ def compare_lines(
                 f"line {number} has {len(words)} words, but {operation} needs {count * group} operand(s) and "
                 f"{wanted}: {quoted(text)}"
             )
-        if drawn:
-            integers.append(_integer(words[count * group], random_width(mode), number))
-        found = _flags_in(words[-1], number) if flags and len(words) == whole else -1
+        random_word = [integer(words[count * group], random_width(mode), number)] if drawn else []
+        if not MARKS.isdisjoint(text) and (lost := unknown_lanes(words[asked:], target.width)):
+            for place, word in enumerate(words[: count * group]):
+                code_in(word, number, formats[place // group])
+            unknown.add(number, min(lost, group))
+            continue
+        integers += random_word
+        found = flags_in(words[-1], number) if flags and len(words) == whole else -1
         for lane in range(group):
             lane_words = words[lane : count * group : group] + words[asked + lane : asked + lane + 1]
-            codes = [_code_in(word, number, fmt) for word, fmt in zip(lane_words, formats, strict=False)]
+            codes = [code_in(word, number, fmt) for word, fmt in zip(lane_words, formats, strict=False)]
             codes += [-1] if len(codes) == count else []
             held.append([*codes, found, number])
         if len(held) >= 1 << 16:
@@ -177,40 +164,10 @@ def compare_lines(
         beside = FlagQuestion(operation, operands, formats, projection, raised.dump(), labels=labels)
         told: dict[str, Any] = {"limit": limit, "why": why, "unit": "line", "watch": watch}
         report.flags = judge_flags(beside, question.agreeing, report, **told)
-    return report
-
-
-def _integer(word: str, bits: int, number: int) -> int:
-    if not _HEXADECIMAL.fullmatch(word) or int(word, 16) >> bits:
-        raise DumpError(f"line {number} holds {quoted(word)}, which is no random integer of {bits} bits")
-    return int(word, 16)
-
-
-def _flags_in(word: str, number: int) -> int:
-    """Return the flags that a word at the end of a line stands for; more than 62 bits as 62 ones."""
-    if not _HEXADECIMAL.fullmatch(word):
-        raise DumpError(f"line {number} ends with {quoted(word)}, which are no flags: a hexadecimal number")
-    return min(int(word, 16), (1 << 62) - 1)
-
-
-def _code_in(word: str, number: int, fmt: Format, count: int = 1) -> int:
-    """Return the code that a word of a line is, or `count` codes, the first in the lowest bits."""
-    if not _HEXADECIMAL.fullmatch(word):
-        raise DumpError(
-            f"line {number} holds {quoted(word)}, which is no hexadecimal number; "
-            "lines of other text begin with '#'"
-        )
-    code = int(word, 16)
-    if code >> fmt.width * count:
-        what = f"{fmt.width}-bit code of" if count == 1 else f"{count} codes of"
-        raise DumpError(f"line {number} holds {quoted(word)}, which is no {what} {fmt.name!r}")
-    return code
+    return unknown.told(report)
 
 
 # -- dot products and blocks -----------------------------------------------------------------------
-
-
-Array = npt.NDArray[Any]
 
 
 def compare_dot_lines(
@@ -221,6 +178,7 @@ def compare_dot_lines(
     size: tuple[int, int, int] | None = None,
     length: int | None = None,
     flags: bool = False,
+    added: bool = True,
     **options: Any,
 ) -> Comparison:
     """Hold lines of x, y, addend and result against what an accumulation gives.
@@ -245,6 +203,8 @@ def compare_dot_lines(
         Products of a dot product; by default the first line says it.
     flags : bool
         Whether each line ends with the exception flags that the sum raised.
+    added : bool
+        Whether each line has an addend.
     options
         `any_nan`, `limit`, `why` and `watch` of `lowprec.compare`.
 
@@ -255,23 +215,34 @@ def compare_dot_lines(
     ValueError
         Formats that the accumulation does not take.
     """
-    shape, rows = shape_of(how, formats), _some_rows(lines)
+    shape, rows = shape_of(how, formats), some_rows(lines)
     m, n, k = size or (1, 1, 0)
-    raised: list[int] = []
+    raised: dict[int, int] = {}
     if flags:
+        if not added:
+            raise ValueError("flags of dot products are of units with an addend; leave --addend none out")
         if size is not None:
             raise ValueError("flags are of dot products alone; leave out the size of matrices, or the flags")
         check_flags(how)
-        raised = [_flags(row) for row in rows]
-        rows = [(number, words[:-1], text) for number, words, text in rows]
-    columns, packed = _layout(shape, rows[0], size, length)
-    layout = [each for each in columns if each[1]] if packed else [
-        (fmt, 1) for fmt, lanes in columns for _ in range(lanes)
+        lines_with_flags, rows = rows, []
+        for number, words, text in lines_with_flags:
+            lost = not MARKS.isdisjoint(text) and unknown_lanes(words[-1:], 4) and len(words) > 2
+            raised[number] = 0 if lost else line_flags((number, words, text))
+            # Unknown flags are counted as an unknown result is.
+            rows.append((number, [*words[:-2], words[-1]] if lost else words[:-1], text))
+    if not added and how.rounds_randomly:
+        raise ValueError(
+            "random integers of dot products are of units with an addend; leave --addend none out"
+        )
+    parted, packed = _layout(shape, rows[0], size, length, added)
+    layout = [each for each in parted if each[1]] if packed else [
+        (fmt, 1) for fmt, lanes in parted for _ in range(lanes)
     ]  # fmt: skip
-    parts = np.split(_columns(rows, layout), np.cumsum([lanes for _, lanes in columns])[:-1], axis=1)
-    codes = [part.astype(code_dtype(fmt)) for part, (fmt, _) in zip(parts, columns, strict=True)]
-    x, x_scales, y, y_scales, addend, random, results = codes
-    joined = values_of(addend, shape.addend)
+    rows, codes, unknown = columns_of(rows, layout, 1 if packed else m * n)
+    parts = np.split(codes, np.cumsum([lanes for _, lanes in parted])[:-1], axis=1)
+    held = [part.astype(code_dtype(fmt)) for part, (fmt, _) in zip(parts, parted, strict=True)]
+    x, x_scales, y, y_scales, addend, random, results = held
+    joined: Any = values_of(addend, shape.addend)
     if how.scale is not None:
         each = [values_of(part, how.scale[0]) for part in (x_scales, y_scales)]
         if size is not None:
@@ -280,7 +251,7 @@ def compare_dot_lines(
     if random.size:
         options["random"] = random
     if size is None:
-        joined, results = joined[:, 0], results[:, 0]
+        joined, results = joined[:, 0] if added else None, results[:, 0]
     else:
         x, y = x.reshape(-1, m, k), y.reshape(-1, k, n)
         joined, results = (part.reshape(-1, m, n) for part in (joined, results))
@@ -290,14 +261,52 @@ def compare_dot_lines(
     )  # fmt: skip
     if flags:
         of_all = *shape.formats, shape.addend
-        asked = SumFlagQuestion(x, y, addend[:, 0], of_all, how, np.array(raised), results)
+        asked = SumFlagQuestion(
+            x, y, addend[:, 0], of_all, how, np.array([raised[row[0]] for row in rows], np.int64), results
+        )
         said = {name: options[name] for name in ("limit", "why", "watch") if name in options}
-        report.flags = _numbered(judge_flags(asked, asked.agreeing, report, **said, unit="line"), rows, 1)
-    return _numbered(report, rows, m * n)
+        report.flags = numbered(judge_flags(asked, asked.agreeing, report, **said, unit="line"), rows, 1)
+    if size is None:
+        addends = addend[:, 0] if added else None
+        report.details = [
+            _with_operands(detail, shape, (x, y, addends, x_scales, y_scales)) for detail in report.details
+        ]
+    return unknown.told(numbered(report, rows, m * n))
+
+
+def _with_operands(detail: Difference, shape: Shape, operands: tuple[Any, ...]) -> Difference:
+    """Return a mismatch of a dot product with its operands: lanes, scales of their blocks, and the addend.
+
+    More than `_LANES` lanes are shortened to the first of which neither factor is zero.
+    """
+    if "index" not in detail.data:
+        return detail
+    (x, y, addend, *scales), row = operands, detail.data["index"]
+    pair = [values_of(side[row], fmt) for side, fmt in zip((x, y), shape.formats, strict=True)]
+    shown = np.arange(x.shape[1])
+    if shown.size > _LANES:
+        shown = np.flatnonzero((pair[0] != 0) & (pair[1] != 0))
+    said = []
+    for lane in shown[:_LANES].tolist():
+        codes = (hex_of(int(side[row, lane]), fmt) for side, fmt in zip((x, y), shape.formats, strict=True))
+        text = f"{' * '.join(codes)} = {float(pair[0][lane])!r} * {float(pair[1][lane])!r}"
+        if shape.how.scale is not None:
+            fmt, block = shape.how.scale
+            text += f", scales {' and '.join(hex_of(int(part[row, lane // block]), fmt) for part in scales)}"
+        said.append((f"lane {lane}", text))
+    if (more := shown.size - _LANES) > 0:
+        said.append(
+            ("", f"and {more} more lane{'s' * (more > 1)} that {'are' if more > 1 else 'is'} not zero")
+        )
+    if addend is not None:
+        code = hex_of(int(addend[row]), shape.addend)
+        value = values_of(addend[row : row + 1], shape.addend)[0]
+        said.append(("addend", f"{code} = {float(value)!r}"))
+    return replace(detail, rows=(*said, *detail.rows))
 
 
 def _layout(
-    shape: Shape, first: Row, size: tuple[int, int, int] | None, length: int | None
+    shape: Shape, first: Row, size: tuple[int, int, int] | None, length: int | None, added: bool = True
 ) -> tuple[list[tuple[Format, int]], bool]:
     """Return the format and the lanes of each column, 0 where there is none; and whether each is a word."""
     how, (x, y) = shape.how, shape.formats
@@ -310,7 +319,7 @@ def _layout(
         drawn = len(roundings(how, k)) if bits else 0
         return [
             *((x, m * k), (scale, m * blocks), (y, n * k), (scale, n * blocks)),
-            *((shape.addend, m * n), (_word(bits), drawn), (how.output[0], m * n)),
+            *((shape.addend, m * n * added), (word_format(bits), drawn), (how.output[0], m * n)),
         ]
 
     words, digits = first[1], len(first[1][0].lower().removeprefix("0x"))
@@ -325,174 +334,12 @@ def _layout(
         found = columns(k)
         if sum(lanes for _, lanes in found) == len(words):
             return found, False
-    parts = ["x and y of as many lanes", *(["their scales"] if block else []), "the addend"]
+    parts = ["x and y of as many lanes", *(["their scales"] if block else [])]
+    parts += ["the addend"] if added else []
     parts += ["the random integers"] if bits else []
     wanted = f"{', '.join(parts)} and the result"
     wanted += f" of M, N, K = {size}" if size else f" of K = {length}" if length else ""
     short = size is not None and len(words) < sum(lanes for _, lanes in columns(size[2]))
     without = "; it ends before its result" if short else ""
-    _refuse(first, f"{len(words)} words, not {wanted}{without}")
+    refuse_row(first, f"{len(words)} words, not {wanted}{without}")
     raise AssertionError("refused")
-
-
-def compare_block_lines(lines: Iterable[str], source: Format, fmt: BlockFormat, **options: Any) -> Comparison:
-    """Hold lines of values, scale and elements against the blocks that the values become.
-
-    >>> from lowprec.spec.catalog import BFLOAT16, MXFP4
-    >>> line = " ".join(["3f80"] * 32 + ["7d"] + ["6"] * 32)
-    >>> compare_block_lines([line], BFLOAT16, MXFP4).mismatches
-    0
-
-    Parameters
-    ----------
-    lines : iterable of str
-    source : Format
-        Of the values.
-    fmt : BlockFormat
-        One-dimensional. A scale of the tensor stands behind the values of each line.
-    options
-        As for `compare_dot_lines`.
-
-    Raises
-    ------
-    DumpError, ValueError
-        As `compare_dot_lines`; a block format of two dimensions.
-    """
-    size, tensor = math.prod(fmt.sizes), int(fmt.tensor_scale != "none")
-    if len(fmt.sizes) > 1:
-        raise ValueError(
-            f"lines of {fmt.name!r} are not read: its blocks have two dimensions; compare files with --scales"
-        )
-    rows = _some_rows(lines)
-    packed = len(rows[0][1]) == 3 + tensor and size > 1
-    one = [*[(BINARY32, 1)] * tensor, (fmt.scale, 1)]
-    layout = [(source, size), *one, (fmt.element, size)] if packed else [
-        *[(source, 1)] * size, *one, *[(fmt.element, 1)] * size
-    ]  # fmt: skip
-    codes = _columns(rows, layout)
-    values = source_values(codes[:, :size].astype(code_dtype(source)), source)
-    found = codes[:, -size:].astype(code_dtype(fmt.element))
-    scales = codes[:, -size - 1 : -size].astype(code_dtype(fmt.scale))
-    if tensor:
-        tensors = codes[:, size].astype(np.uint32).view(np.float32)
-        options |= {"budget": budget(options.pop("ulps", None), "blocks")}
-        about = {name: options.pop(name) for name in ("any_nan", "budget") if name in options}
-        given = Held(values, "values"), fmt, Held(found, "elements"), tensors
-        report = judge(TensorsQuestion(*given, scales=Held(scales, "scales"), **about), **options)
-    else:
-        report = compare(values, found, fmt, scales=scales, **options)
-    return _numbered(report, rows, size)
-
-
-def compare_decoder_lines(
-    lines: Iterable[str], fmt: BlockFormat, target: Format, **options: Any
-) -> Comparison:
-    """Hold lines of scale, elements and values against what the blocks stand for.
-
-    A scale of the tensor comes first, where there is one. A value is the product of the scales and an
-    element, which binary64 holds, rounded once.
-
-    >>> from lowprec.spec.catalog import BFLOAT16, MXFP4
-    >>> line = " ".join(["7d"] + ["6"] * 32 + ["3f80"] * 32)
-    >>> compare_decoder_lines([line], MXFP4, BFLOAT16).mismatches
-    0
-
-    Parameters
-    ----------
-    lines : iterable of str
-    fmt : BlockFormat
-    target : Format
-        Of the values.
-    options
-        As for `compare_dot_lines`.
-
-    Raises
-    ------
-    DumpError
-        As `compare_dot_lines`.
-    """
-    size, tensor = math.prod(fmt.sizes), int(fmt.tensor_scale != "none")
-    rows = _some_rows(lines)
-    packed = len(rows[0][1]) == 3 + tensor and size > 1
-    one = [*[(BINARY32, 1)] * tensor, (fmt.scale, 1)]
-    lanes = [(fmt.element, size), (target, size)]
-    codes = _columns(rows, one + (lanes if packed else [(each, 1) for each, _ in lanes for _ in range(size)]))
-    scales = codes[:, tensor].astype(code_dtype(fmt.scale))
-    elements = codes[:, tensor + 1 : tensor + 1 + size].astype(code_dtype(fmt.element))
-    tensors = codes[:, 0].astype(np.uint32).view(np.float32) if tensor else np.ones(len(rows), np.float32)
-    grid = (size,) if len(fmt.sizes) == 1 else fmt.sizes
-    values = np.empty((len(rows), size))
-    for at, held in enumerate(tensors.tolist()):
-        one_scale = scales[at].reshape((1,) * len(grid))
-        given = {"tensor_scale": held} if tensor else {}
-        values[at] = BlockArray(elements[at].reshape(grid), one_scale, fmt, **given).values("float64").ravel()
-    results = codes[:, -size:].astype(code_dtype(target))
-    if len(grid) > 1:
-        return _numbered(compare(values, results, target, **options), rows, size)
-    options |= {"budget": budget(options.pop("ulps", None), "convert")}
-    about = {name: options.pop(name) for name in ("any_nan", "budget") if name in options}
-    question = DecodedQuestion(
-        values.reshape(-1),
-        (elements.reshape(-1), scales.reshape(-1), tensors.astype(np.float64)),
-        fmt,
-        target,
-        Held(results.reshape(-1), "results"),
-        projection=DEFAULT,
-        **about,
-    )
-    return _numbered(judge(question, **options), rows, size)
-
-
-def _word(bits: int) -> Format:
-    """Return a format of which every code of so many bits is one."""
-    return Format(
-        name=f"random integer of {bits} bits",
-        exponent_bits=0,
-        trailing_bits=max(bits, 2),
-        bias=0,
-        sign=Sign.UNSIGNED,
-    )
-
-
-def _some_rows(lines: Iterable[str]) -> list[Row]:
-    rows = list(_rows(lines))
-    if not rows:
-        raise NoLines("there are no lines to compare")
-    return rows
-
-
-def _flags(row: Row) -> int:
-    if len(row[1]) < 2:
-        _refuse(row, "no flags at its end")
-    return _flags_in(row[1][-1], row[0])
-
-
-def _refuse(row: Row, why: str) -> None:
-    raise DumpError(f"line {row[0]} has {why}: {quoted(row[2])}")
-
-
-def _columns(rows: list[Row], layout: list[tuple[Format, int]]) -> Array:
-    """Return the codes of each line, lanes unpacked, as many as the layout says."""
-    wide = sum(count for _, count in layout)
-    codes = np.zeros((len(rows), wide), np.uint64)
-    for at, row in enumerate(rows):
-        number, words, _ = row
-        if len(words) != len(layout):
-            without = len(words) < len(layout)
-            why = "; it ends before its result" if without else ""
-            _refuse(row, f"{len(words)} words, not {len(layout)}{why}")
-        place = 0
-        for word, (fmt, count) in zip(words, layout, strict=True):
-            code = _code_in(word, number, fmt, count)
-            for lane in range(count):
-                codes[at, place + lane] = code >> fmt.width * lane & (1 << fmt.width) - 1
-            place += count
-    return codes
-
-
-def _numbered(report: Comparison, rows: list[Row], lanes: int) -> Comparison:
-    """Return the report with the numbers of lines."""
-    for detail in report.details:
-        if "index" in detail.data:
-            detail.data["line"] = rows[detail.data["index"] // lanes][0]
-    return report

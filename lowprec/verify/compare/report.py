@@ -75,6 +75,10 @@ class Comparison:
     compared, mismatches, left_out, unanswered : int
         Results. Where there is a budget, mismatches are those outside of it. Left out are those of NaN
         operands where the format has no NaN; without an answer are lines of text that end before it.
+    unknown : int
+        Mismatches that hold an unknown bit, as simulators print it (x, z, u); nothing is said of their cause.
+    unknown_lines : list of int
+        The first lines that hold one.
     budget : int, "auto" or None
         How many codes a result may lie from the right one.
     spent : Spent
@@ -103,6 +107,8 @@ class Comparison:
     mismatches: int = 0
     left_out: int = 0
     unanswered: int = 0
+    unknown: int = 0
+    unknown_lines: list[int] = field(default_factory=list)
     details: list[Difference] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     diagnosis: Diagnosis | None = None
@@ -131,6 +137,11 @@ class Comparison:
         return self.compared - self.mismatches - self.spent.within
 
     @property
+    def known(self) -> int:
+        """Mismatches without unknown bits: those that causes are sought for."""
+        return self.mismatches - self.unknown
+
+    @property
     def cause(self) -> Cause | None:
         """The first hypothesis; None where nothing differs, or nothing explains what does."""
         return self.diagnosis.causes[0] if self.diagnosis and self.diagnosis.causes else None
@@ -156,8 +167,8 @@ class Comparison:
         told = self.told()[:shown]
         if told:
             parts += ["", *told]
-        if self.mismatches > len(told):
-            parts += [f"... and {self.mismatches - len(told):,} more"] if told else []
+        if self.known > len(told):
+            parts += [f"... and {self.known - len(told):,} more"] if told else []
             counts = self._counts()
             parts += ["", *counts] if counts else []
         parts += [f"left out, please report it: {words} ({error})" for words, error in self.failed.items()]
@@ -225,6 +236,9 @@ class Comparison:
             )
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.tally.situations.most_common(_ROWS))
         none = f"; {self.unanswered:,} have no result" if self.unanswered else ""
+        none += f"; unknown bits: line{'s' * (len(self.unknown_lines) > 1)} " * bool(self.unknown)
+        none += ", ".join(map(str, self.unknown_lines))
+        none += " ..." * (self.unknown > len(self.unknown_lines) > 4)
         share = _percent(self.mismatches / self.compared)
         where = f": {kinds}" if kinds else ""
         if self.budget is not None:
@@ -252,7 +266,7 @@ class Comparison:
             return [f"beside results that differ too: {beside:,}"] * (beside > 0) + self.apart._diagnosis()
         if self.diagnosis is None:
             return []
-        causes, total = self.diagnosis.causes, self.mismatches
+        causes, total = self.diagnosis.causes, self.known
         if not causes:
             return [
                 "unexplained: no hypothesis explains a tenth of the mismatches without contradicting as much "
@@ -323,6 +337,7 @@ class Comparison:
             "mismatches": self.mismatches,
             "left_out": self.left_out,
             "unanswered": self.unanswered,
+            **({"unknown": {"count": self.unknown, "lines": self.unknown_lines}} if self.unknown else {}),
             "budget": None if self.budget is None else self._spent(),
             "ranking": [{"name": one.name, "share": one.share, "of": one.of} for one in self.ranking],
             "situations": dict(self.tally.situations.most_common()),
@@ -362,7 +377,7 @@ class Comparison:
                 {
                     "hypothesis": cause.words,
                     "explained": cause.explained,
-                    "share": cause.explained / self.mismatches,
+                    "share": cause.explained / self.known,
                     "contradicted": cause.contradicted,
                     "same": cause.same,
                 }

@@ -58,11 +58,11 @@ def as_html(report: Comparison) -> str:
         parts += ["<h2>Which it is</h2>", _table(("name", "share of results", "of"), rows)]
     if report.diagnosis is not None:
         causes = [
-            (cause.words, cause.explained, f"{cause.explained / report.mismatches:.2%}", cause.contradicted)
+            (cause.words, cause.explained, f"{cause.explained / report.known:.2%}", cause.contradicted)
             for cause in report.diagnosis.causes
         ]
         if (rest := report.diagnosis.rest) is not None:
-            share = f"{rest.explained / report.mismatches:.2%}"
+            share = f"{rest.explained / report.known:.2%}"
             causes.append((f"the others: {rest.words}", rest.explained, share, 0))
         parts += ["<h2>Why</h2>"]
         head = ("hypothesis", "mismatches explained", "share", "matches contradicted")

@@ -124,8 +124,8 @@ def shape_of(
     return Shape(how, chosen, begin, count)
 
 
-def answers(shape: Shape, cases: DotCases, how: Accumulation | None = None) -> Array:
-    """Return the codes of the results: of the unit's accumulation, or of another."""
+def answers(shape: Shape, cases: DotCases, how: Accumulation | None = None, *, added: bool = True) -> Array:
+    """Return the codes of the results: of the accumulation or another, with the addends or without."""
     how = how or shape.how
     sides: list[Any] = [
         values_of(codes, fmt) for codes, fmt in zip((cases.x, cases.y), shape.formats, strict=True)
@@ -135,7 +135,7 @@ def answers(shape: Shape, cases: DotCases, how: Accumulation | None = None) -> A
         for place, (codes, fmt) in enumerate(zip((cases.x, cases.y), shape.formats, strict=True)):
             blocks = BlockFormat(name="scaled", element=fmt, scale=scale, size=size)
             sides[place] = BlockArray(codes, cases.scales[place], blocks)
-    addend = values_of(cases.addend, shape.addend)
+    addend = values_of(cases.addend, shape.addend) if added else None
     return np.asarray(dot(sides[0], sides[1], how, addend=addend, dtype=code_dtype(how.output[0])))
 
 

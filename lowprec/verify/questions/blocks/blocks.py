@@ -272,7 +272,8 @@ class BlockQuestion(Question):
             pads[axes[-1]] = (fmt.sizes[-1] - shift, 0)
             values = np.pad(values, pads)
             keep = tuple(slice(pad, None) for pad, _ in pads)
-        blocks: BlockArray = encode(values, fmt, axis=axes, tensor_scale=tensor)
+        random = fields.get("random") if fmt.elements.rounding.bits else None
+        blocks: BlockArray = encode(values, fmt, axis=axes, tensor_scale=tensor, random=random)
         for name in ("scaling", "shaping"):
             blocks = fields[name](blocks, values) if name in fields else blocks
         if self.values:

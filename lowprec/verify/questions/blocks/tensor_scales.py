@@ -22,7 +22,8 @@ class TensorsQuestion(BlockQuestion):
     """A block in each row, and a scale of the tensor for each row."""
 
     def __init__(self, values: Dump, fmt: BlockFormat, got: Dump, tensors: Array, **options: Any) -> None:
-        super().__init__(values, fmt, got, tensor_scale=1.0, **options)
+        self.has_tensors = fmt.tensor_scale != "none"
+        super().__init__(values, fmt, got, tensor_scale=1.0 if self.has_tensors else None, **options)
         self.tensors = tensors
 
     def _parts(
@@ -35,7 +36,7 @@ class TensorsQuestion(BlockQuestion):
             rows = of_rows == scale
             here = np.repeat(rows, width)
             one = copy.copy(self)
-            one.tensor_scale = float(scale)
+            one.tensor_scale = float(scale) if self.has_tensors else None
             yield one, Batch(places[here], batch.got[here], batch.given[rows]), here
 
     def answer(self, batch: Batch, changes: Changes = ()) -> Array:
