@@ -30,7 +30,8 @@ _formats_option = several(
 )
 
 _nan_option = named(
-    "--nan",
+    "--nan-becomes",
+    "nan",
     type=click.Choice([policy for policy in get_args(NanPolicy) if policy != "error"]),
     help="What NaN becomes in a format without NaN: zero, the largest number or negative zero. Default: such "
     "results are refused.",
@@ -102,7 +103,8 @@ def as_c(
     assert accumulation is not None, "one of both is given"
     if formats or rounding or saturation or nan:
         raise click.UsageError(
-            "--format, --rounding, --saturation and --nan are for --operation; an accumulation says its own"
+            "--format, --rounding, --saturation and --nan-becomes are for --operation; an accumulation says "
+            "its own"
         )
     with usage_errors():
         content = _of_product(accumulation, operands, scale)
@@ -180,10 +182,10 @@ def _of_operation(
     words = [f"lowprec export {language} --operation {operation}", *(f"--format {name}" for name in names)]
     words += [f"--rounding {rounding}"] * (rounding is not None)
     words += [f"--saturation {saturation}"] * (saturation is not None)
-    words += [f"--nan {nan}"] * (nan is not None)
+    words += [f"--nan-becomes {nan}"] * (nan is not None)
     if nan is not None and target.nan_code is not None:
         raise click.UsageError(
-            f"--nan says what NaN becomes in a format without NaN, and {target.name!r} has one; leave it out"
+            f"--nan-becomes is for formats without NaN, and {target.name!r} has one; leave it out"
         )
     with usage_errors():
         projection = project(rounding, saturation, stochastic=True)

@@ -191,7 +191,7 @@ def formula(
     if may_refuse(words):
         raise ValueError(
             f"{operation} into {target.name!r} refuses some results, and a formula gives a code for each; "
-            f"use another Projection(nan=...), of the commands --nan, or Projection(negative=...)"
+            f"use another Projection(nan=...), of the commands --nan-becomes, or Projection(negative=...)"
         )
     stochastic, made = projection.rounding.bits > 0, dict[int, Any]()
     records = [_record(load_record(Source, each, 0)) for each in reads]

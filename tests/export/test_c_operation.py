@@ -194,7 +194,7 @@ REFUSED = {
     "add e4m3fn e2m1fn": (
         Projection(nan="error"),
         "add into 'e2m1fn' refuses some results, and a formula gives a code for each; use another "
-        "Projection(nan=...), of the commands --nan, or Projection(negative=...)",
+        "Projection(nan=...), of the commands --nan-becomes, or Projection(negative=...)",
     ),
     "exp e4m3fn e4m3fn": (DEFAULT, "'exp' has no formula; use convert or one of add, subtract, "),
 }
@@ -236,7 +236,8 @@ WRONG_USE = {
         "--operands and --scale are for --accumulation; give an operation its --format"
     ),
     "--accumulation fp32_fma --format e4m3fn": (
-        "--format, --rounding, --saturation and --nan are for --operation; an accumulation says its own"
+        "--format, --rounding, --saturation and --nan-becomes are for --operation; an accumulation says "
+        "its own"
     ),
 }
 
@@ -254,16 +255,19 @@ def test_the_commands_write_formats_without_nan_by_an_option(language):
     words = ["export", language, "--operation", "convert", "--format", "bfloat16", "--format", "e2m1fn"]
     refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2
-    assert "use another Projection(nan=...), of the commands --nan, or" in refused.output
-    made = {nan: CliRunner().invoke(main, [*words, "--nan", nan]) for nan in ("zero", "max", "negative_zero")}
+    assert "use another Projection(nan=...), of the commands --nan-becomes, or" in refused.output
+    made = {
+        nan: CliRunner().invoke(main, [*words, "--nan-becomes", nan])
+        for nan in ("zero", "max", "negative_zero")
+    }
     assert {done.exit_code for done in made.values()} == {0}
     assert len({done.output for done in made.values()}) == 3
-    assert "--format e2m1fn --nan max" in made["max"].output
+    assert "--format e2m1fn --nan-becomes max" in made["max"].output
     if language == "c":
-        said = provenance(" ".join(["lowprec", *words, "--nan", "max"]))
+        said = provenance(" ".join(["lowprec", *words, "--nan-becomes", "max"]))
         rule = Projection(nan="max")
         assert made["max"].output == operation_header(
             "convert", [catalog.BFLOAT16], catalog.E2M1FN, rule, said
         )
-    other = CliRunner().invoke(main, [*words[:-1], "e5m2", "--nan", "max"])
-    assert "--nan says what NaN becomes in a format without NaN, and 'e5m2' has one" in other.output
+    other = CliRunner().invoke(main, [*words[:-1], "e5m2", "--nan-becomes", "max"])
+    assert "--nan-becomes is for formats without NaN, and 'e5m2' has one" in other.output
