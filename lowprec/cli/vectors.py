@@ -81,7 +81,7 @@ _EPILOG = f"{OPERATIONS_HELP}. Units: " + ", ".join(f"{name} {words}" for name, 
     "--addend",
     metavar="none",
     type=click.Choice(["none"]),
-    help="none: a dot unit without an addend. Default: one in the format of the sum.",
+    help="For a dot unit without an addend say none. Default: one in the format of the sum.",
 )
 @count(
     "--samples",

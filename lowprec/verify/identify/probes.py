@@ -18,7 +18,7 @@ from lowprec.arrays.convert import encode, quantize
 from lowprec.spec.format import Format
 from lowprec.verify.identify.ports import Ports, Rows, signed
 
-__all__ = ["CORE", "TOPICS", "draw"]
+__all__ = ["CORE", "FIRST", "TOPICS", "draw"]
 
 Array = npt.NDArray[Any]
 
@@ -375,6 +375,10 @@ TOPICS: dict[str, Callable[[_Draw], None]] = {
     "zeros": _zeros,
     "specials": _specials,
 }
+
+
+#: Topics that are asked before anything is found; the others tell how that is rounded.
+FIRST = tuple(topic for topic in TOPICS if topic != "full")
 
 
 def draw(ports: Ports, topic: str, count: int, rng: np.random.Generator, levels: Sequence[int] = ()) -> Rows:

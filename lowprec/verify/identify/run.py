@@ -19,7 +19,7 @@ from lowprec.spec.projection import Projection
 from lowprec.verify.identify import naming, sum_order, units
 from lowprec.verify.identify.hypotheses import Move, described, known
 from lowprec.verify.identify.ports import Ports, Prepared, Rows, joined
-from lowprec.verify.identify.probes import CORE, TOPICS, draw
+from lowprec.verify.identify.probes import CORE, FIRST, TOPICS, draw
 from lowprec.verify.identify.report import Identification, Undecided
 from lowprec.verify.identify.search import Answers, ContradictionError, Search
 from lowprec.verify.identify.units import Ask, UnitError
@@ -131,7 +131,7 @@ class Run:
 
     def begin(self) -> None:
         """Ask the first rows, and some of them twice: a unit must answer alike."""
-        self.put_topics(TOPICS, _BEGIN)
+        self.put_topics(FIRST, _BEGIN)
         if self.ask is None or self.answers.rows is None or self.budget - self.asked < _TWICE:
             return
         places = self.rng.permutation(len(self.answers))[:_TWICE]
@@ -350,7 +350,7 @@ class Run:
         for _ in range(2):
             assert self.answers.rows is not None, "something was asked"
             self.named = list(naming.models(self.answers.rows, self.answers.codes, self.ports))
-            if not self.named or not self.put_topics(TOPICS, _BEGIN):
+            if not self.named or not self.put_topics(FIRST, _BEGIN):
                 break
         if self.named:
             self.search.give_up()
