@@ -32,7 +32,7 @@ from lowprec.kernels.modes import usual_arithmetic
 __all__ = ["against_source"]
 
 #: How many times smaller the error must be with scales moved.
-_NEARER = 1.2
+_NEARER = 1.25
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
