@@ -16,9 +16,10 @@ _told: list[bool] = []
 def leave_graphs() -> None:
     """Tell torch.compile, if it is there, to trace nothing in this package; once a process."""
     rules = sys.modules.get("torch._dynamo.trace_rules")
-    if rules is not None and not _told:
+    add = None if rules is None or _told else getattr(rules, "add", None)
+    if add is not None:
         _told.append(True)
-        rules.add("lowprec")
+        add("lowprec")
 
 
 #: By this mark it calls the function and does not trace it, whichever of both was imported first.
@@ -28,7 +29,8 @@ leave_graphs._torchdynamo_disable = True  # type: ignore[attr-defined]
 def trace_nothing() -> tuple[Any, ...]:
     """Let torch.compile trace nothing that this thread calls; return what `trace_again` takes."""
     frames = sys.modules.get("torch._dynamo.eval_frame") if _told else None
-    return () if frames is None else (frames.set_eval_frame, frames.set_eval_frame(None))
+    change = getattr(frames, "set_eval_frame", None)
+    return () if change is None else (change, change(None))
 
 
 def trace_again(before: tuple[Any, ...]) -> None:

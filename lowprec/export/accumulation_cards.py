@@ -16,7 +16,7 @@ from rich.markup import escape
 from lowprec.export.cards import columns, differences, facts, text_of
 from lowprec.export.markdown import head, row
 from lowprec.oracle import machines
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Window, begins_in
 from lowprec.spec.accumulations import ACCUMULATIONS
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.evidence.evidence import DOCUMENTS, evidence_for
@@ -195,7 +195,7 @@ def _steps(window: Window) -> Iterator[str]:
             f"exponent{least}."
         )
     yield f"Their sum is exact, and then rounded to {placed(window.result)}."
-    yield f"Sums of 2^{window.result[0].emax + 1} and more are infinite in every mode."
+    yield f"Sums of 2^{window.result[0].emax + 1} and more count as infinite in every mode."
     if window.negative_zero:
         yield "A negative sum that rounds to zero is -0."
 
@@ -284,9 +284,9 @@ def _addend(how: Accumulation) -> str:
             return "The first sum that begins does so as the addend, or as +0."
         return "The addend is added to the whole sum, if there is one."
     of_what = "sum of those sums" if how.order.name == "chunked" else "sum"
-    place = how.total or (how.accumulator if isinstance(how.accumulator, tuple) else how.output)
-    rule = Projection(saturation=place[1].saturation, subnormals=place[1].subnormals)
-    joins = f", rounded to {place[0].name} by {differences(rule)}" if rule != DEFAULT else ""
+    fmt, rule = begins_in(how)
+    rule = Projection(saturation=rule.saturation, subnormals=rule.subnormals)
+    joins = f", rounded to {fmt.name} by {differences(rule)}" if rule != DEFAULT else ""
     return f"The {of_what} begins as the addend{joins}, or as +0."
 
 

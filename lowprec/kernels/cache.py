@@ -38,7 +38,7 @@ from lowprec import files
 __all__ = ["LOST", "DiskCache", "directory", "private"]
 
 #: Why kernels of this process could not be kept, such as a disk that is full.
-LOST: list[Exception] = []
+LOST: list[str] = []
 
 #: Digits of a file's name that say the kernel; the others say its types and the processor, too.
 _DIGITS = 32
@@ -215,7 +215,7 @@ class DiskCache(_Cache):  # type: ignore[misc]
             data = dumps(compiled._reduce())
             files.keep(path, _seal(path, data) + data)
         except Exception as error:  # it is compiled all the same
-            LOST.append(error)
+            LOST.append(str(error))
 
     def is_kept(self) -> bool:
         """Return whether the folder had a file of this kernel, for any types, at the first look at it."""

@@ -159,7 +159,7 @@ class Dot(Request):
     x, y : Format
         Of the operands.
     addend : Format
-        In which addends come; see `lowprec.kernels.lower.dot.begins_in`.
+        In which addends come; see `lowprec.spec.accumulation.begins_in`.
     scales : (Format, Format), optional
         Of the scales of operands in blocks.
     block : int

@@ -16,10 +16,11 @@ from lowprec.oracle import machines, window
 from lowprec.oracle.convert import decode, project
 from lowprec.oracle.exact import Exact, Special
 from lowprec.oracle.terms import Term, product, scaled, total
-from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT, TREES, InnerOrder, Split, Tree
 from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.rounded import to_nearest
 from lowprec.spec.rounding import Rounding
 
 __all__ = ["dot"]

@@ -22,8 +22,16 @@ from lowprec.spec.fields import LARGEST_SIZE, Hashed, choose, integer, text, tru
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.formats import BINARY32, find
 from lowprec.spec.order import EXACT, SEQUENTIAL, Order, Split, order
-from lowprec.spec.projection import Projection, Saturation
-from lowprec.spec.rounded import Rounded as Rounded, RoundedLike, check_begins, check_rounded, rounded
+from lowprec.spec.projection import Projection
+from lowprec.spec.rounded import (
+    Rounded as Rounded,
+    RoundedLike,
+    as_it_is,
+    check_begins,
+    check_rounded,
+    rounded,
+    to_nearest,
+)
 from lowprec.spec.rounding import NEAREST_EVEN
 
 Cut = Literal["toward_zero", "floor", "to_odd", "nearest_away"]
@@ -480,21 +488,6 @@ class Accumulation(Hashed):
         return self.name or "accumulation"
 
 
-def as_it_is(place: Rounded) -> Rounded:
-    """Return how numbers that are in a place stay what they are.
-
-    Flushing would change one that saturated to a subnormal, and a zero has the code of the smallest value. A
-    NaN of a number that overflowed has a sign; the code given for NaNs may be an infinity, or -128.
-    """
-    fmt, rule = place
-    saturation = Saturation.PROPAGATE if rule.saturation == Saturation.FINITE else rule.saturation
-    return fmt, replace(
-        rule, saturation=saturation, nan_sign="keep", nan_payload="drop", symmetric=False,
-        subnormals="keep", smallest="itself",
-    )  # fmt: skip
-
-
-def to_nearest(place: Rounded) -> Rounded:
-    """Return how numbers that join a sum get to a place: to nearest even, whatever the mode of its sums."""
-    fmt, rule = place
-    return fmt, rule if rule.rounding == NEAREST_EVEN else replace(rule, rounding=NEAREST_EVEN)
+def begins_in(how: Accumulation) -> Rounded:
+    """Return the format where the running sum begins, and the addend's projection to it: to nearest even."""
+    return to_nearest(how.total or (how.accumulator if isinstance(how.accumulator, tuple) else how.output))

@@ -5,12 +5,13 @@ Floor 1. Imports the standard library only.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lowprec.spec import formats
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
-from lowprec.spec.projection import Projection
+from lowprec.spec.projection import Projection, Saturation
 from lowprec.spec.rounding import NEAREST_EVEN, Rounding
 
 Rounded = tuple[Format, Projection]
@@ -104,3 +105,23 @@ def check_rounded(name: str, given: object, *, accumulates: bool = False) -> Non
         raise ValueError(
             "product of an accumulation cannot be rounded stochastically; the accumulator and the output can"
         )
+
+
+def as_it_is(place: Rounded) -> Rounded:
+    """Return how numbers that are in a place stay what they are.
+
+    Flushing would change one that saturated to a subnormal, and a zero has the code of the smallest value. A
+    NaN of a number that overflowed has a sign; the code given for NaNs may be an infinity, or -128.
+    """
+    fmt, rule = place
+    saturation = Saturation.PROPAGATE if rule.saturation == Saturation.FINITE else rule.saturation
+    return fmt, replace(
+        rule, saturation=saturation, nan_sign="keep", nan_payload="drop", symmetric=False,
+        subnormals="keep", smallest="itself",
+    )  # fmt: skip
+
+
+def to_nearest(place: Rounded) -> Rounded:
+    """Return how numbers that join a sum get to a place: to nearest even, whatever the mode of its sums."""
+    fmt, rule = place
+    return fmt, rule if rule.rounding == NEAREST_EVEN else replace(rule, rounding=NEAREST_EVEN)

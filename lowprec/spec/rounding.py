@@ -29,8 +29,10 @@ class Threshold(enum.IntEnum):
         return f"Threshold.{self.name}"
 
 
-#: The stochastic variants: P3109's three, and the layouts of random words that hardware has.
-VARIANTS = ("A", "B", "C", "ptx_rs", "rdna4", "hip", "avx10_2")
+#: The stochastic variants: P3109's three, which take the same integers, and the layouts of random words that
+#: hardware has.
+P3109_VARIANTS = ("A", "B", "C")
+VARIANTS = (*P3109_VARIANTS, "ptx_rs", "rdna4", "hip", "avx10_2")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,13 @@ import lowprec as lp
 from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.kernels.jit import has_half
-from lowprec.kernels.lower.dot import begins_in
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector import program as vector
 from lowprec.oracle.convert import decode
 from lowprec.oracle.dot import dot as oracle
 from lowprec.oracle.exact import from_float
 from lowprec.spec import catalog
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Window, begins_in
 from lowprec.spec.accumulations import ACCUMULATIONS, accumulation
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.families import ieee

@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 from fractions import Fraction
 
 import ml_dtypes
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import lowprec as lp
+from lowprec import graphs
 from lowprec.arrays.checks import as_array
 from lowprec.testing import check_cast
 from tests.programs import need_framework
@@ -460,6 +462,16 @@ made = torch.compile(function, backend="eager")(x)
 assert torch.equal(made, function(x)), made
 """
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=300)
+
+
+def test_a_compiler_without_the_functions_that_are_told_changes_nothing(monkeypatch):
+    """They are internal to torch, and another version may lack them."""
+    monkeypatch.setattr(graphs, "_told", [])
+    for name in ("trace_rules", "eval_frame"):
+        monkeypatch.setitem(sys.modules, f"torch._dynamo.{name}", types.ModuleType(name))
+    for told in ([], [True]):
+        monkeypatch.setattr(graphs, "_told", told)
+        assert lp.add([1.0], [2.0], "bfloat16").tolist() == [3.0]
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])

@@ -159,7 +159,7 @@ def test_show_an_accumulation():
         "Each 32 products make a step with the running sum.\n"
         "All are cut toward zero 13 bits behind the point of the largest exponent, which is at least -133.\n"
         "Their sum is exact, and then rounded to e8m13, toward_zero, NaN 0x1fffff.\n"
-        "Sums of 2^128 and more are infinite in every mode.\n"
+        "Sums of 2^128 and more count as infinite in every mode.\n"
         "The sum begins as the addend, or as +0.\n"
         "The result is binary32, nearest_even, NaN 0x7fffffff.\n"
     )

@@ -60,7 +60,7 @@ def test_the_best_evidence_is_what_was_measured():
                 "All are cut toward zero 25 bits behind the point of the largest exponent, which is at least "
                 "-21.",
                 "Their sum is exact, and then rounded to binary16, nearest_even, NaN 0x7fff.",
-                "Sums of 2^16 and more are infinite in every mode.",
+                "Sums of 2^16 and more count as infinite in every mode.",
                 "Each 32 products are so summed from zero; these sums are added in binary16, nearest_even, "
                 "NaN 0x7fff.",
                 "The sum of those sums begins as the addend, or as +0.",
@@ -83,7 +83,7 @@ def test_the_best_evidence_is_what_was_measured():
             [
                 "Each 2 products make a step with the running sum.",
                 "Their sum is exact, and then rounded to binary32, nearest_even, NaN 0x7fffffff.",
-                "Sums of 2^128 and more are infinite in every mode.",
+                "Sums of 2^128 and more count as infinite in every mode.",
                 "A negative sum that rounds to zero is -0.",
             ],
         ),
@@ -119,6 +119,17 @@ def test_rules_by_which_an_addend_joins_the_sum_are_said():
     assert lp.dot([0.0], [0.0], how, addend=addend) == 0
 
 
+@pytest.mark.parametrize(("saturation", "want"), [("none", -np.inf), ("finite", -np.finfo(np.float32).max)])
+def test_sums_that_count_as_infinite_are_so_in_every_mode(saturation, want):
+    """An addend of the largest magnitude, cut downwards, is -2^128: toward zero it stays infinite."""
+    rule = Projection(rounding="toward_zero", saturation=saturation)
+    place = (catalog.BINARY32, rule)
+    window = Window(step=4, fraction_bits=20, cut="floor", result=place)
+    how = Accumulation(operands=(catalog.E5M2, catalog.E5M2), accumulator=window, output=place)
+    assert "Sums of 2^128 and more count as infinite in every mode." in told(how)
+    assert lp.dot([0.0], [0.0], how, addend=-np.finfo(np.float32).max) == want
+
+
 def test_what_no_named_accumulation_has_is_said_too():
     """An addend that comes last, stochastic sums, cuts downwards."""
     floor = Window(step=4, fraction_bits=20, result=SINGLE, cut="floor")
@@ -129,7 +140,7 @@ def test_what_no_named_accumulation_has_is_said_too():
     assert list(told(how))[2:] == [
         "All are cut downwards 20 bits behind the point of the largest exponent.",
         "Their sum is exact, and then rounded to binary32, nearest_even.",
-        "Sums of 2^128 and more are infinite in every mode.",
+        "Sums of 2^128 and more count as infinite in every mode.",
         "Each 8 products are so summed from zero; these sums are added in bfloat16, stochastic(8, A).",
         "The addend is added at the end.",
         "The result is binary32, nearest_even.",

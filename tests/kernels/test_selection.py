@@ -14,10 +14,11 @@ from lowprec.kernels import engine
 from lowprec.kernels.compiling import is_worth
 from lowprec.kernels.general import operations
 from lowprec.kernels.jit import jit
-from lowprec.kernels.lower.dot import begins_in, kept_as
+from lowprec.kernels.lower.dot import kept_as
 from lowprec.kernels.request import BlockDecoding, BlockEncoding, Dot, Elementwise
 from lowprec.kernels.vector.program import Conversion, Operation
 from lowprec.spec import catalog, formats
+from lowprec.spec.accumulation import begins_in
 from lowprec.spec.projection import Projection
 from lowprec.spec.rounding import rounding, stochastic
 

@@ -32,16 +32,17 @@ from lowprec.arrays.signatures import Returns
 from lowprec.arrays.threads import share_rows
 from lowprec.kernels import engine
 from lowprec.kernels.engine import Backend, Rows, check_backend
-from lowprec.kernels.lower.dot import begins_in, kept_as
+from lowprec.kernels.lower.dot import kept_as
 from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import CONVERT, Dot, known
-from lowprec.spec.accumulation import Accumulation, as_it_is
+from lowprec.spec.accumulation import Accumulation, begins_in
 from lowprec.spec.accumulations import accumulation as accumulation_of
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.epilogue import Epilogue, LibraryCall
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.library_calls import library_call
 from lowprec.spec.order import EXACT
+from lowprec.spec.rounded import as_it_is
 
 __all__ = ["dot", "matmul"]
 

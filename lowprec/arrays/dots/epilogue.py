@@ -22,8 +22,9 @@ from lowprec.arrays.outputs import output
 from lowprec.arrays.progress import reporting
 from lowprec.kernels.engine import Backend
 from lowprec.kernels.request import CONVERT
-from lowprec.spec.accumulation import Accumulation, to_nearest
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.epilogue import Epilogue
+from lowprec.spec.rounded import to_nearest
 
 __all__ = ["check_blocks", "scaled_product"]
 

@@ -17,11 +17,10 @@ from lowprec.arrays import calls
 from lowprec.arrays.checks import Array, Operand, code_dtype, values_operand
 from lowprec.kernels.engine import Backend
 from lowprec.kernels.request import CONVERT
-from lowprec.spec.accumulation import to_nearest
 from lowprec.spec.format import Format
 from lowprec.spec.order import Split
 from lowprec.spec.projection import DEFAULT, Projection
-from lowprec.spec.rounded import Rounded
+from lowprec.spec.rounded import Rounded, to_nearest
 
 __all__ = ["PartialSum", "as_values", "coded", "combined", "computed", "rounded_codes"]
 

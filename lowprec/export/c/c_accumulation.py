@@ -14,12 +14,13 @@ from lowprec.export.filling import filled
 from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.records import OVERFLOW_TESTS, Source
 from lowprec.kernels.lower.scalar import lower_source
-from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
+from lowprec.spec.accumulation import Accumulation, Rounded, Window
 from lowprec.spec.catalog import BINARY32, TF32
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Format
 from lowprec.spec.order import EXACT, TREES
 from lowprec.spec.projection import DEFAULT, Projection
+from lowprec.spec.rounded import to_nearest
 from lowprec.spec.rounding import TOWARD_ZERO
 
 __all__ = ["accumulation_header", "unsaid"]

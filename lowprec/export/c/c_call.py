@@ -15,10 +15,10 @@ from lowprec.export.c.c_operation import operation_function
 from lowprec.export.filling import filled
 from lowprec.kernels.request import CONVERT
 from lowprec.oracle.convert import encode
-from lowprec.spec.accumulation import Accumulation, to_nearest
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.epilogue import LibraryCall
 from lowprec.spec.format import Format
-from lowprec.spec.rounded import Rounded
+from lowprec.spec.rounded import Rounded, to_nearest
 
 __all__ = ["call_header"]
 

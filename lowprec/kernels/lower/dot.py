@@ -18,7 +18,7 @@ from lowprec.kernels.lower.kinds import Cut
 from lowprec.kernels.lower.scalar import Grid, Params, Side, Source, lower_source, lower_target
 from lowprec.kernels.lower.words import DOUBLE
 from lowprec.kernels.request import Dot
-from lowprec.spec.accumulation import Accumulation, Rounded, Window, to_nearest
+from lowprec.spec.accumulation import Accumulation, Rounded, Window, begins_in
 from lowprec.spec.codebook import Codebook
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import EXACT, PAIRWISE, TREES, Order
@@ -35,7 +35,6 @@ __all__ = [
     "Scales",
     "Stages",
     "additions",
-    "begins_in",
     "bits_of_terms",
     "integer",
     "kept_as",
@@ -125,13 +124,6 @@ _ALIGNED = {"cdna3": 8, "cdna3_fp8": 16}
 _FLUSHED = Projection(subnormals="flush_results")
 #: Bits behind the point of the largest product which the others are cut to.
 _PRODUCT_BITS = 24
-
-
-def begins_in(accumulation: Accumulation) -> Rounded:
-    """Return the format where the running sum begins, and the addend's projection to it: to nearest."""
-    accumulator = accumulation.accumulator
-    place = accumulation.total or (accumulator if isinstance(accumulator, tuple) else accumulation.output)
-    return to_nearest(place)
 
 
 def kept_as(fmt: Format) -> Format:

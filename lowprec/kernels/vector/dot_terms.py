@@ -29,10 +29,11 @@ from lowprec.kernels.modes import usual_arithmetic
 from lowprec.kernels.request import Dot
 from lowprec.kernels.vector.dot_native_terms import by_processor, span_of
 from lowprec.kernels.vector.dot_operands import converted, cut_in_slices, finite
-from lowprec.spec.accumulation import Accumulation, as_it_is
+from lowprec.spec.accumulation import Accumulation
 from lowprec.spec.format import Format
 from lowprec.spec.order import PAIRWISE, SEQUENTIAL, TREES
 from lowprec.spec.projection import DEFAULT
+from lowprec.spec.rounded import as_it_is
 
 __all__ = ["by_terms", "is_served"]
 

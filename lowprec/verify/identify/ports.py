@@ -16,9 +16,9 @@ from lowprec.arrays.checks import code_dtype, values_operand
 from lowprec.arrays.convert import encode
 from lowprec.arrays.dots.factors import alike, factors, takes_scales
 from lowprec.kernels import engine
-from lowprec.kernels.lower.dot import begins_in, kept_as
+from lowprec.kernels.lower.dot import kept_as
 from lowprec.kernels.request import Dot
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Window, begins_in
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.catalog import BINARY64
 from lowprec.spec.codebook import Codebook

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from lowprec.arrays.blocks.block import BlockArray
 from lowprec.arrays.checks import code_dtype
 from lowprec.arrays.dots.dot import dot
-from lowprec.kernels.lower.dot import begins_in
-from lowprec.spec.accumulation import Accumulation, Window
+from lowprec.spec.accumulation import Accumulation, Window, begins_in
 from lowprec.spec.block import BlockFormat
 from lowprec.spec.format import Carrier, Format
 from lowprec.spec.order import EXACT

@@ -23,7 +23,7 @@ from lowprec.spec.codebooks import ENTRIES
 from lowprec.spec.format import Carrier, Format, Sign
 from lowprec.spec.profiles import PROFILES
 from lowprec.spec.projection import Projection
-from lowprec.spec.rounding import MODES, Rounding, Threshold, stochastic
+from lowprec.spec.rounding import MODES, P3109_VARIANTS, Rounding, Threshold, stochastic
 from lowprec.verify.codes.values import as_doubles, is_nan
 from lowprec.verify.questions.features import exponents, has_fields
 from lowprec.verify.questions.question import Change
@@ -66,8 +66,6 @@ _FROM = {
     Threshold.ABOVE_HALF: "above ties",
     Threshold.NEVER: "never",
 }
-#: Ways to add a random integer, which take the same integers.
-_VARIANTS = ("A", "B", "C")
 SATURATIONS = {
     "none": "overflow becomes infinity, or NaN where there is none",
     "finite": "saturation: overflow becomes the largest finite value",
@@ -140,7 +138,7 @@ def projections(target: Format, asked: Projection, sources: tuple[Format, ...]) 
     for mode in MODES:
         if mode != asked.rounding:
             yield Change("rounding", mode, f"{in_words(mode)} ({mode} instead of {asked.rounding})")
-    for variant in _VARIANTS if asked.rounding.variant in _VARIANTS else ():
+    for variant in P3109_VARIANTS if asked.rounding.variant in P3109_VARIANTS else ():
         if variant != asked.rounding.variant:
             mode = stochastic(asked.rounding.bits, variant)
             yield Change("rounding", mode, f"the same random integers by variant {variant} ({mode})")
