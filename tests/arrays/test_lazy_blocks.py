@@ -277,6 +277,18 @@ def test_chunks_that_end_where_blocks_do_are_left_alone():
         assert lp.encode(lazy, "mxfp4").scales.chunks == ((3, 4), (1, 3, 1))
 
 
+def test_chunks_of_whole_rows_are_left_alone_as_the_page_says():
+    """128 rows: for blocks along rows, tiles, and scales of rows."""
+    rows = da.from_array(np.random.default_rng(0).standard_normal((384, 300)).astype("f4"), chunks=(128, 300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fmt in ("mxfp4", "fp8_block_128x128"):
+            assert lp.encode(rows, fmt).codes.chunks == rows.chunks
+        lp.scale_for(rows, "int8", "mse", axis=0)
+    with pytest.warns(da.PerformanceWarning, match="^method='mse' needs all values of a scale"):
+        lp.scale_for(rows, "int8", "mse")
+
+
 @pytest.mark.parametrize(
     ("chunks", "axis", "message"),
     [
