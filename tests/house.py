@@ -6,6 +6,7 @@ Lines of code are those without docstrings, comments and blanks.
 import ast
 import io
 import re
+import subprocess
 import tokenize
 from collections import Counter
 from pathlib import Path
@@ -68,7 +69,10 @@ def main() -> None:
             if (ROOT / name).is_dir():
                 table.add_row(name, f"{counts[name]:,}", f"{count:,}")
     sizes = [size for source in sources["lowprec"].values() for size in _sizes(source)]
-    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    kept = subprocess.run(
+        ["git", "ls-files", "docs", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    pages = [ROOT / name for name in kept.stdout.split() if re.fullmatch(r"docs/.*\.md|[^/]*\.md", name)]
     words = sum(len(re.findall(r"\S+", page.read_text())) for page in pages)
     console = Console()
     console.print(table)
